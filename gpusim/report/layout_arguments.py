@@ -104,11 +104,12 @@ class BanksAsked:
             GpusimError: an option is invalid.
         """
         from gpusim.layout import ByteLayout, Layout
-        from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_hint
+        from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_hint, smem_op_name
         from gpusim.workload.smem.tile_access import TileAccess, smem_tile
 
         dtype = self.element
-        ops = [_smem_op_name(name) for name in self.access]
+        with naming("--access", "atom: "):
+            ops = [smem_op_name(name) for name in self.access]
         for name in ops:
             if name not in SMEM_OPS:
                 raise LayoutError(f"--access {name!r} is unknown; {smem_op_hint(name)}")
@@ -190,25 +191,6 @@ def _stride_remark(text: str, access: TileAccess) -> list[str]:
         return []
     rows = Layout(inner.shape, LayoutRight)
     return [f"the layout is typed without strides, so that CuTe's column-major ones are taken: {inner}; for rows use {rows}"]
-
-
-def _smem_op_name(name: str) -> str:
-    """Name in ``SMEM_OPS`` of an instruction that CuTe's name of an atom means; any other name as it is.
-
-    Raises:
-        KernelError: no such atom of CuTe, or it accesses no shared memory with its lanes.
-    """
-    from gpusim.workload.atoms import CopyAtom, atom_of
-
-    if not name.removeprefix("cute::").startswith(("SM", "Copy_", "MMA_")):
-        return name
-    with naming("--access", "atom: "):
-        atom = atom_of(name)
-    smem_name = atom.smem_op if isinstance(atom, CopyAtom) else None
-    if smem_name is None:
-        what = f"{atom.name}, whose lanes address no shared memory"
-        raise KernelError(f"--access {name!r} is {what}; use LDSM, STSM or CP_ASYNC")
-    return smem_name
 
 
 def _check_number(name: str, dtype: DType) -> None:

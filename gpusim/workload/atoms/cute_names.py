@@ -1,4 +1,4 @@
-"""CuTe's names of atoms, such as ``SM80_16x8x16_F32BF16BF16F32_TN``: one parser for Python and the command line.
+"""CuTe's names of atoms, like ``SM80_16x8x16_F32BF16BF16F32_TN``: one parser for Python and the command line.
 
 In: a name of an atom, ours or CuTe's, with or without CuTe's namespaces and template arguments. Out: the atom.
 Source: CUTLASS ``include/cute/arch``: ``mma_sm80.hpp``, ``mma_sm89.hpp``, ``mma_sm90_gmma.hpp``, ``copy_sm*.hpp``.
@@ -13,9 +13,11 @@ from functools import cache
 from gpusim.errors import KernelError, nearest
 from gpusim.workload.atoms.copy import COPY_ATOMS, CopyAtom
 from gpusim.workload.atoms.mma import MMA_ATOMS, MmaAtom, legal_wgmma_n, wgmma
-from gpusim.workload.dtypes import BF16, FP8, FP16, INT8, TF32, DType
+from gpusim.workload.dtypes import BF16, FP8, FP16, FP64, INT8, TF32, DType
 
-_TYPES = {"bf16": "BF16", "fp16": "F16", "tf32": "TF32", "fp8": "E4M3", "int8": "S8", "fp32": "F32", "int32": "S32"}
+_TYPES = {
+    "bf16": "BF16", "fp16": "F16", "tf32": "TF32", "fp8": "E4M3", "int8": "S8", "fp32": "F32", "fp64": "F64", "int32": "S32",
+}  # fmt: skip
 _BITS = {
     "uint128_t": 128, "uint64_t": 64, "uint32_t": 32, "int64_t": 64, "int32_t": 32, "int": 32, "float": 32, "double": 64,
     "float4": 128, "float2": 64, "int4": 128, "int2": 64, "uint4": 128, "uint2": 64, "uint_byte_t<16>": 128,
@@ -34,7 +36,7 @@ def _mma_names() -> Mapping[str, MmaAtom]:
     for atom in MMA_ATOMS.values():
         if atom.kind == "mma_sync" and (atom.a_dtype != FP8 or atom.k == 32):  # CuTe has no shorter one of fp8
             types, acc = _TYPES[atom.a_dtype.name], _TYPES[atom.acc_dtype.name]
-            arch = "SM89" if atom.a_dtype == FP8 else "SM80"
+            arch = "SM89" if atom.a_dtype == FP8 else "SM90" if atom.a_dtype == FP64 and atom.m == 16 else "SM80"
             found[f"{arch}_{atom.m}x{atom.n}x{atom.k}_{acc}{types}{types}{acc}_TN"] = atom
     for operand in (FP16, BF16, TF32, FP8, INT8):
         for accumulator in (None, FP16) if operand in (FP16, FP8) else (None,):
