@@ -385,7 +385,7 @@ def in_elements(tile: ByteLayout) -> Swizzle | None:
     Sw<3,3,3>
     """
     try:
-        return tile.swizzle.upcast(tile.element_bits // 8)
+        return tile.swizzle.to_units(tile.element_bits // 8)
     except LayoutError:  # it moves parts of an element
         return None
 
