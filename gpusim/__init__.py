@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec, load_gpu
     from gpusim.simulate.result import Result
     from gpusim.simulate.run import simulate
+    from gpusim.workload.gmem.coalescing import coalescing
     from gpusim.workload.launch import Buffer, Launch, Mbarrier, NamedBarrier, WarpRole
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "WarpRole",
     "advise",
     "choose",
+    "coalescing",
     "explain",
     "load_gpu",
     "run_functional",
@@ -67,6 +69,7 @@ _ROOMS = {
     "gpusim.analysis.explain": ("explain",),
     "gpusim.analysis.sweep": ("sweep",),
     "gpusim.analysis.triton_configs": ("triton_prune",),
+    "gpusim.workload.gmem.coalescing": ("coalescing",),
     "gpusim.workload.launch": ("Buffer", "Launch", "Mbarrier", "NamedBarrier", "WarpRole"),
 }
 """Where each name of the front door lives; imported when it is first asked for, so that ``gpusim --help`` is quick."""

@@ -60,6 +60,12 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*TILE, "--access", "ld_shared_b8"], ["ld_shared_b8 moves 1 byte, less than an element of 2 bytes"]),
     (["banks", "--layout", "(64,64):(64,1)", "--dtype", "fp8", "--access", "ldmatrix_x4", "--swizzle", "3,3,3"],
      ["which Sw<3,3,3> in bytes tears apart: use a swizzle that keeps 16 bytes whole: M >= 4 in bytes"]),
+    ([*LDMATRIX, "--sources", "32:8"], ["ldmatrix_x4 is given sources, which only cp.async has"]),
+    ([*TILE, "--access", "cp_async_b128", "--sources", "16:8"], ["sources 16:8 are no elements of 32 lanes"]),
+    ([*TILE, "--access", "cp_async_b128", "--sources", "32:1"], ["sources: lane 1 has byte address 2"]),
+    ([*TILE, "--access", "cp_async_b128", "--sources", "32:8", "--sources", "_"], ["--sources is given 2 times"]),
+    ([*TILE, "--access", "SM75_U32x3_LDSM_N"], ["--access 'SM75_U32x3_LDSM_N' is unknown; did you mean 'SM75_U32x"]),
+    ([*TILE, "--access", "SM90_TMA_LOAD"], ["is tma_load, whose lanes address no shared memory"]),
     ([*LDMATRIX, "--json", "no/such/x.json"], ["--json"]),
     ([*LDMATRIX, "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
     ([*LDMATRIX, "--plot", "x.png", "--json", "x.png"], ["is the file of"]),
@@ -243,3 +249,39 @@ def test_no_swizzle_is_none_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(LDMATRIX, capsys)
     assert found["swizzle"] == {"elements": "none", "bytes": "none"}
     assert found["mends"]["padding"]["swizzle"] == {"elements": "none", "bytes": "none"}  # type: ignore[index]  # a document
+
+
+COPIES = ["banks", "--layout", "(1,256):(256,1)", "--dtype", "fp16", "--access", "cp_async_b128"]
+
+
+def test_copies_count_conflicts_where_they_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COPIES, "--sources", "(16,2):(16,8)"]) == 0  # 16 bytes of each 32, 16 lanes a half
+    text = " ".join(capsys.readouterr().out.split())
+    assert "lane i reads from element (16,2):(16,8) of global memory on: 8 wavefronts with them" in text
+    assert "Verdict: cp_async_b128 takes 8 wavefronts where 4 would do: lanes conflict where they read" in text
+    assert "left out" not in text
+    found = document([*COPIES, "--sources", "(16,2):(16,8)"], capsys)
+    assert found["sources"] == {"layout": "(16,2):(16,8)", "num_wavefronts": [8]}
+    adjacent = document([*COPIES, "--sources", "32:8"], capsys)
+    assert adjacent["sources"] == {"layout": "32:8", "num_wavefronts": [4]}
+    assert "as few as it can" in adjacent["verdict"]  # type: ignore[operator]  # a document
+
+
+def test_without_sources_a_remark_says_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(COPIES, capsys)
+    assert found["sources"] is None
+    assert found["remarks"] == [
+        "conflicts where the copies read from global memory are left out; --sources LAYOUT counts them"
+    ]
+
+
+def test_the_next_command_keeps_the_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    column = ["banks", "--layout", "(64,64):(64,1)", "--dtype", "fp16", "--access", "cp_async_b128", "--threads", "32:1@0"]
+    mended = following([*column, "--sources", "32:8"], capsys)
+    assert mended[-4:] == ["--sources", "32:8", "--swizzle", "3,3,3"]
+    assert document(mended, capsys)["sources"] == {"layout": "32:8", "num_wavefronts": [4]}
+
+
+def test_instructions_may_have_cutes_names(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document([*TILE, "--access", "SM75_U32x4_LDSM_N"], capsys)
+    assert found == document(LDMATRIX, capsys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -88,7 +89,14 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["(512,512)", "--plot", "x.svg"], ["262144 cells", "--slice"]),
     (["(4,8)", "--plot", "x.pdf"], ["--plot 'x.pdf' ends in '.pdf'"]),
     (["(4,8)", "(8,4)", "--plot", "x.svg"], ["draws one layout"]),
-    (["(4,8)", "--thread-values", "(4,8)"], ["--thread-values (4,8) says what --plot draws"]),
+    (["(4,8)", "--thread-values", "(4,8)"], ["--thread-values (4,8) says what --plot and --latex draw"]),
+    (["SM80_16x8x16_F32BF16BF16F32_NT"], ["is unknown; did you mean 'SM80_16x8x16_F32BF16BF16F32_TN'?"]),
+    (["SM90_TMA_LOAD"], ["it moves boxes, and threads have no elements"]),
+    (["ldmatrix_x4", "--coalesce"], ["--coalesce is of layouts, ldmatrix_x4 is an atom; leave it out"]),
+    (["SM80_16x8x8_F32F16F16F32_TN", "--dtype", "bf16"], ["--dtype is of layouts"]),
+    (["ldmatrix_x4", "(4,8)"], ["ldmatrix_x4 and (4,8): an atom is shown alone"]),
+    (["wgmma_m64n256k16_bf16_ss", "--latex", "x.txt"], ["--latex 'x.txt' ends in '.txt'"]),
+    (["(4,8)", "(2,2)", "--latex", "x.tex"], ["--latex draws one layout, 2 are given"]),
     (["(4,8)", "--thread-values", "(4,x)", "--plot", "x.svg"], ["--thread-values '(4,x)'"]),
     (["(4,8)", "--thread-values", "(4,_)", "--plot", "x.svg"], ["no shape of rows and columns, for example (16,8)"]),
     (["(4,8)", "--thread-values", "(2,4)", "--plot", "x.svg"], ["use its tile"]),
@@ -461,3 +469,39 @@ def test_threads_and_values_are_drawn(tmp_path: Path) -> None:
 def test_large_layouts_are_answered_by_rule(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["layout", text]) == 0
     assert "--slice shows others" in capsys.readouterr().out
+
+
+CUTE_PRINTS = {
+    "SM80_16x8x16_F32BF16BF16F32_TN": "9bf526c62b2a1747", "SM80_8x8x4_F64F64F64F64_TN": "0eeadaeb75a86d3b",
+    "(4,8):(8,1)": "11b248a1b1ef001d", "8:1": "8ed1d86bfe556821",
+}  # fmt: skip
+"""The first digits of SHA-256 of the sorted lines, but comments, that ``print_latex`` of CUTLASS 4.2 prints."""
+
+
+@pytest.mark.parametrize(("text", "digest"), CUTE_PRINTS.items())
+def test_the_lines_of_a_latex_picture_are_those_of_cute(text: str, digest: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tex"
+    assert main(["layout", text, "--latex", str(path)]) == 0
+    lines = sorted(line for line in path.read_text().splitlines() if line and not line.startswith("%"))
+    assert hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] == digest
+
+
+def test_an_atom_is_shown_with_threads_and_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.svg"
+    assert main(["layout", "SM80_16x8x16_F32BF16BF16F32_TN", "--rows", "2", "--plot", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "C: thread and value of 16 x 8 elements, by ((4,8),(2,2)):((32,1),(16,8))" in text
+    assert "B: thread and value of 16 x 8 elements" in text
+    assert "Threads and values of C: 16 x 8, A: 16 x 16, B: 16 x 8" in path.read_text()
+    found = document(["mma_sync_m16n8k16_bf16_fp32"], capsys)
+    c, a, b = found["operands"]
+    assert [len(one["cells"]) for one in (c, a, b)] == [128, 256, 128]
+    assert [9, 3, 5, 3] in c["cells"]  # row 9, column 3: lane 5 has it as its last value
+    assert [3, 7, 29, 1] in b["cells"]  # k 3, column 7
+
+
+def test_operands_of_wgmma_in_shared_memory_are_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layout", "SM90_64x128x16_F32F16F16_SS", "--rows", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "B: each thread accesses all 16 x 128 elements in shared memory" in text
+    assert "63 more rows, 112 more columns" in text

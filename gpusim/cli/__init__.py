@@ -20,6 +20,7 @@ from typer.main import get_command
 from gpusim.cli.advise import ADVISE
 from gpusim.cli.banks import BanksCommand, banks_command
 from gpusim.cli.check import CheckCommand, check_command
+from gpusim.cli.coalesce import coalesce_command
 from gpusim.cli.evidence import calibrate_command
 from gpusim.cli.explore import explore_command
 from gpusim.cli.gpus import gpus_command
@@ -40,6 +41,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("advise", ADVISE),
     ("sweep", SWEEP),
     ("banks", banks_command),
+    ("coalesce", coalesce_command),
     ("layout", layout_command),
     ("raster", RASTER),
     ("lint", lint_command),

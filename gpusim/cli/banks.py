@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.core import TyperCommand
 
 from gpusim.cli.options import console_for, write_json
-from gpusim.cli.parameters import output_paths
+from gpusim.cli.parameters import REQUIRED, json_option, option, output_paths, plot_option
 from gpusim.report.layout_arguments import BanksAsked, lanes_of
 
 if TYPE_CHECKING:
@@ -30,30 +30,7 @@ class BanksCommand(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-def banks_command(
-    layout: Annotated[str, typer.Option(
-        "--layout", metavar="LAYOUT", help="the tile in shared memory, in CuTe's notation; with a swizzle, too")],
-    dtype: Annotated[str, typer.Option("--dtype", metavar="NAME", help="element type: bf16, fp32, fp8, ...")],
-    access: Annotated[list[str], typer.Option(
-        "--access", metavar="NAME", help="the instruction; given several times, accesses to the same tile, all of which one "
-        "swizzle or padding is to free")],
-    swizzle: Annotated[str | None, typer.Option(
-        "--swizzle", metavar="B,M,S|MODE",
-        help="a swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes)")] = None,
-    threads: Annotated[list[str] | None, typer.Option(
-        "--threads", metavar="LAYOUT",
-        help="Layout from lane to the first element of its vector: the index in the tile (mode 0 counts first), or a "
-        "coordinate. 32:1@0 is one lane a row. Lanes from the 33rd on are those of a second "
-        "instruction: (32,2) is (lane,instruction). With several --access, one each in the same order, _ for the usual "
-        "lanes.")] = None,
-    at: Annotated[str | None, typer.Option(
-        "--at", metavar="COORD", help="where the access starts in the tile, for example (0,16)")] = None,
-    json_path: Annotated[str | None, typer.Option(
-        "--json", metavar="FILE", help="write the result as JSON; - is stdout", rich_help_panel="Output")] = None,
-    plot_path: Annotated[str | None, typer.Option(
-        "--plot", metavar="FILE.png|svg", help="draw lanes and banks, as they are and mended",
-        rich_help_panel="Output")] = None,
-) -> None:
+def banks_command(**values: Any) -> None:
     """Count bank conflicts of a warp's access to shared memory, and find the swizzle or padding that removes them.
 
     Without --threads, ldmatrix and stmatrix access a fragment of A at --at.
@@ -65,9 +42,12 @@ def banks_command(
     For example:
     gpusim banks --layout '(64,64):(64,1)' --dtype bf16 --access ldmatrix_x4
     """
-    outputs = output_paths({"json_path": json_path, "plot_path": plot_path})
+    outputs, access = output_paths(values), values["access"]
+    sources = values["sources"]
     asked = BanksAsked(
-        layout=layout, dtype=dtype, access=tuple(access), threads=lanes_of(access, threads), swizzle=swizzle, at=at
+        access=tuple(access), threads=lanes_of(access, values["threads"]),
+        sources=lanes_of(access, sources, "--sources", "adjacent ones") if sources else (),
+        **{name: values[name] for name in ("layout", "dtype", "swizzle", "at")},
     )
     accesses = asked.accesses()
     if len(accesses) == 1:
@@ -109,3 +89,23 @@ def _write_joint(accesses: list[TileAccess], asked: BanksAsked, json_path: Path 
         write_json(joint_document(found, dtype_name=dtype_name, remarks=remarks), json_path)
     following = None if found.fix is None else asked.fixed(found.fix).command()
     render_joint(found, console_for(json_path), dtype_name=dtype_name, remarks=remarks, next_command=following)
+
+
+banks_command.__signature__ = inspect.Signature([  # type: ignore[attr-defined]  # typer reads options from it
+    option("layout", "The tile in shared memory, in CuTe's notation; with a swizzle, too.", default=REQUIRED,
+           metavar="LAYOUT"),
+    option("dtype", "Element type: bf16, fp32, fp8, ...", default=REQUIRED, metavar="NAME"),
+    option("access", "The instruction; given several times, accesses to the same tile, all of which one swizzle or padding "
+           "is to free", list[str], REQUIRED, metavar="NAME"),
+    option("swizzle", "A swizzle over the layout: B,M,S in elements, or 32B, 64B, 128B of TMA and wgmma (in bytes).",
+           metavar="B,M,S|MODE"),
+    option("threads", "Layout from lane to the first element of its vector: the index in the tile (mode 0 counts first), or "
+           "a coordinate. 32:1@0 is one lane a row. Lanes from the 33rd on are those of a second instruction: (32,2) is "
+           "(lane,instruction). With several --access, one each in the same order, _ for the usual lanes.", list[str],
+           metavar="LAYOUT"),
+    option("sources", "For cp.async: layout from lane to the element of global memory from which it reads on. 32:16 is one "
+           "vector of 8 in each 16. With several --access, one each, _ for adjacent ones.", list[str], metavar="LAYOUT"),
+    option("at", "Where the access starts in the tile, for example (0,16).", metavar="COORD"),
+    json_option("Write the result as JSON."),
+    plot_option("Draw lanes and banks, as they are and mended."),
+])  # fmt: skip

@@ -156,7 +156,8 @@ def _signature() -> inspect.Signature:
     own = [
         inspect.Parameter(
             "expressions", inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=Annotated[list[str], typer.Argument(metavar="EXPR", help="a layout in CuTe's notation")],
+            annotation=Annotated[list[str], typer.Argument(
+                metavar="EXPR", help="a layout in CuTe's notation, or an atom by our name or CuTe's")],
         ),
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
         option("dtype", "Element type (bf16, fp32, ...): adds bytes to the table, and colours banks in the plot.",
@@ -167,6 +168,7 @@ def _signature() -> inspect.Signature:
         option("order", "For --tile-to-shape: the places of the modes, (1,0) to repeat along mode 1 first.",
                metavar="ORDER"),
         json_option("Write what is shown as JSON."), plot_option("Draw the result."),
+        option("latex_path", "Write the result as LaTeX, as CuTe's print_latex does.", metavar="FILE.tex", panel="Output"),
         option("thread_values", "Draw a tile of this shape with the thread and the value of each element. The result maps "
                "(thread, value) to row + rows x column.", metavar="(ROWS,COLUMNS)", panel="Output"),
     ]  # fmt: skip
@@ -191,7 +193,7 @@ def _as_typed(context: typer.Context) -> list[Operation]:
     return [rows[name] for name in context.params if name in rows]
 
 
-def _tile(text: str | None, plot: Path | None) -> Any:
+def _tile(text: str | None, *, is_drawn: bool) -> Any:
     """Shape of --thread-values; None without it.
 
     Raises:
@@ -207,8 +209,8 @@ def _tile(text: str | None, plot: Path | None) -> Any:
     sizes = flatten(shape) if isinstance(shape, tuple) else (shape,)
     if has_none(shape) or not all(isinstance(size, int) and size > 0 for size in sizes) or len(sizes) > 2:
         raise ConfigError(f"--thread-values {text} is no shape of rows and columns, for example (16,8)")
-    if plot is None:
-        raise ConfigError(f"--thread-values {text} says what --plot draws; give that, too")
+    if not is_drawn:
+        raise ConfigError(f"--thread-values {text} says what --plot and --latex draw; give one of them, too")
     return shape
 
 
@@ -222,9 +224,14 @@ def layout_command(context: typer.Context, **values: Any) -> None:
     A TILER is a shape (32,8) or a layout per mode, <4:2,8:1>, applied mode by
     mode. Or it is one layout 4:2, which divides the flattened layout.
     For example: gpusim layout '(128,64):(64,1)' --zipped-divide '(32,8)'
+
+    An atom shows which thread holds which value of A, B and C:
+    gpusim layout SM80_16x8x16_F32BF16BF16F32_TN --plot mma.svg --latex mma.tex
     """
     operations = [(row, values[row.name]) for row in _as_typed(context) if values[row.name]]
     from gpusim.report.layouts import MOST_ROWS
+    from gpusim.report.output import write_whole
+    from gpusim.workload.atoms.cute_names import is_atom_name
 
     typed_rows = values["max_rows"].strip()
     if not typed_rows.isdecimal() or not 1 <= int(typed_rows[:9]) <= MOST_ROWS:
@@ -233,20 +240,69 @@ def layout_command(context: typer.Context, **values: Any) -> None:
         raise ConfigError(f"--order {values['order']} says how --tile-to-shape repeats; give that, too")
     outputs = output_paths(values)
     expressions = values["expressions"]
-    if outputs["--plot"] is not None and len(expressions) > 1:
-        raise ConfigError(f"--plot draws one layout, {len(expressions)} are given; give one")
-    tile = _tile(values["thread_values"], outputs["--plot"])
+    drawn = [flag for flag in ("--plot", "--latex") if outputs[flag] is not None]
+    if drawn and len(expressions) > 1:
+        raise ConfigError(f"{drawn[0]} draws one layout, {len(expressions)} are given; give one")
+    if any(map(is_atom_name, expressions)):
+        _show_atom(expressions, values, outputs, extra=[row.flag for row, _ in operations])
+        return
+    tile = _tile(values["thread_values"], is_drawn=bool(drawn))
     unit = Unit(bits=None if values["dtype"] is None else find_dtype(values["dtype"]).bits)
     shown = [_evaluated(text, operations, values["coords"] or [], unit, values["order"]) for text in expressions]
     if outputs["--plot"] is not None:
         _plot(shown[0], outputs["--plot"], tile)
+    if outputs["--latex"] is not None:
+        from gpusim.layout.latex import layout_latex, tv_latex
+
+        result = shown[0].result
+        write_whole(outputs["--latex"], (layout_latex(result) if tile is None else tv_latex(result, tile)).encode())
     if outputs["--json"] is not None:
         documents = [_document(one) for one in shown]
         write_json(documents[0] if len(documents) == 1 else documents, outputs["--json"])
     for one in shown:
         _print(one, console_for(outputs["--json"]), int(typed_rows))
+    _name_files(outputs)
+
+
+def _show_atom(
+    expressions: list[str], values: dict[str, Any], outputs: dict[str, Path | None], extra: Sequence[str]
+) -> None:
+    """Show an atom: A, B and C of an MMA, or source and destination of a copy.
+
+    Raises:
+        GpusimError: an unknown atom, a second expression, or an option that only layouts have.
+    """
+    from gpusim.layout.latex import grids_latex
+    from gpusim.report.atoms import atom_document, atom_grids, render_atom
+    from gpusim.report.output import write_whole
+    from gpusim.workload.atoms import MmaAtom, atom_of
+
+    if len(expressions) > 1:
+        raise ConfigError(f"{expressions[0]} and {expressions[1]}: an atom is shown alone; give one")
+    given = {"--coord": values["coords"], "--thread-values": values["thread_values"]}
+    atom = atom_of(expressions[0])
+    extra = [*extra, *(flag for flag, value in given.items() if value)]
+    if isinstance(atom, MmaAtom) and values["dtype"] is not None:
+        extra.append("--dtype")
+    if extra:
+        raise ConfigError(f"{extra[0]} is of layouts, {atom.name} is an atom; leave it out")
+    grids = atom_grids(atom, None if values["dtype"] is None else find_dtype(values["dtype"]))
     if outputs["--plot"] is not None:
-        console_for(Path("-")).print(f"Plot: {outputs['--plot']}", soft_wrap=True)
+        from gpusim.report.plots.atoms import plot_atom
+
+        plot_atom(grids, outputs["--plot"], title=atom.name)
+    if outputs["--latex"] is not None:
+        write_whole(outputs["--latex"], grids_latex(grids).encode())
+    if outputs["--json"] is not None:
+        write_json(atom_document(atom, grids), outputs["--json"])
+    render_atom(atom, grids, console_for(outputs["--json"]), int(values["max_rows"]))
+    _name_files(outputs)
+
+
+def _name_files(outputs: dict[str, Path | None]) -> None:
+    for flag, word in (("--plot", "Plot"), ("--latex", "LaTeX")):
+        if outputs[flag] is not None:
+            console_for(Path("-")).print(f"{word}: {outputs[flag]}", soft_wrap=True)
 
 
 layout_command.__signature__ = _signature()  # type: ignore[attr-defined]  # typer reads options from it

@@ -332,7 +332,7 @@ def _swizzled(layout: Any, text: str, unit: Unit) -> tuple[Any, tuple[str, ...]]
     if text in SWIZZLE_MODES and bits is None:
         raise LayoutError(f"--swizzle {text} counts bytes, wants the element type: add --dtype, for example --dtype bf16")
     with naming("--swizzle", "swizzle "):
-        swizzle = parse_swizzle(text, bits or 8).upcast((bits or 8) // 8)
+        swizzle = parse_swizzle(text, bits or 8).to_units((bits or 8) // 8)
         remark = units_remark(text, bits or 8)
     remarks = [] if remark is None else [remark]
     lowest, last = swizzle.source_mask & -swizzle.source_mask, unit.start + layout.cosize - 1

@@ -31,6 +31,7 @@ SASS_HELP = (
 
 SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "--json": (), "--csv": (".csv",), "--trace": (".pftrace",), "--junit": (".xml",),
+    "--latex": (".tex",),
 })
 """Suffixes of the files of each output; other outputs are pictures."""
 

@@ -7,6 +7,7 @@ divides and products from these.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -461,11 +462,14 @@ def _inverse(layout: Any, invert: Callable[[Layout], Layout]) -> Any:
         return invert(layout)
     if isinstance(layout, ByteLayout):
         raise LayoutError(f"inverse of {layout}: its swizzle counts bytes, an inverse elements: use to_elements() first")
-    if not isinstance(layout, ComposedLayout):
-        raise LayoutError(f"inverse of {layout}: it is no layout: use a layout, or a swizzled one at offset 0")
-    if layout.offset:
-        raise LayoutError(f"inverse of {layout}: its offset is in the way: use a layout, or a swizzled one at offset 0")
-    return composition(invert(layout.layout_b), _inverse(layout.layout_a, invert))
+    if not isinstance(layout, ComposedLayout) or layout.offset:
+        why = "its offset is in the way" if isinstance(layout, ComposedLayout) else "it is no layout"
+        raise LayoutError(f"inverse of {layout}: {why}: use a layout, or a swizzled one at offset 0")
+    plain = None
+    if isinstance(layout.layout_a, Layout):
+        with suppress(LayoutError):  # where no single layout is the same, one inverse after the other
+            plain = composition(layout.layout_a, layout.layout_b)
+    return invert(plain) if plain is not None else composition(invert(layout.layout_b), _inverse(layout.layout_a, invert))
 
 
 def _right_inverse(layout: Layout) -> Layout:

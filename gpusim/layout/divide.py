@@ -12,6 +12,7 @@ from typing import Any
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
 from gpusim.layout.algebra import by_mode, coalesce, complement, composition, repeats_of, show_tiler
+from gpusim.layout.checks import refuse_equal_orders
 from gpusim.layout.int_tuple import Coord, IntTuple
 from gpusim.layout.layout import (
     CarriesLayout,
@@ -261,7 +262,10 @@ def tile_to_shape(block: Layout, trg_shape: IntTuple, ord_shape: IntTuple | Majo
     sizes, wanted = it.product_each(padded.shape), it.product_each(trg_shape)
     if any(b % a for a, b in zip(sizes, wanted, strict=True)):
         raise LayoutError(f"tile_to_shape: {it.show(sizes)} does not divide {it.show(wanted)}: use multiples")
-    return blocked_product(padded, make_ordered_layout(it.ceil_div(wanted, sizes), ord_shape))
+    repeats = it.ceil_div(wanted, sizes)
+    if not isinstance(ord_shape, Major):
+        refuse_equal_orders(repeats, ord_shape)
+    return blocked_product(padded, make_ordered_layout(repeats, ord_shape))
 
 
 def ceil_div(target: Any, tiler: Any) -> Any:
@@ -302,4 +306,5 @@ def make_fragment_like(layout: Any) -> Layout:
     first = it.map_leaves(lambda s, d: 1 if d == 0 else s, layout.shape, layout.stride)
     head = Layout(it.get(layout.shape, 0), it.compact_col_major(it.get(first, 0)))
     shape, stride = it.wrap(layout.shape)[1:], it.wrap(layout.stride)[1:]
+    refuse_equal_orders(shape, stride)
     return tiled_product(head, make_ordered_layout(shape, stride))

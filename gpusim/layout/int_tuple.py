@@ -631,20 +631,17 @@ def _compact(shape: IntTuple, current: Any, *, forward: bool) -> Any:
 
 
 def compact_order(shape: IntTuple, order: IntTuple) -> Any:
-    """Compact strides, in ascending ``order`` of the modes.
+    """Compact strides, in ascending ``order`` of the modes. Modes of the same order overlap, as in CuTe.
 
     >>> compact_order((2, 2, 2, 2), (0, 2, 3, 1))
     (1, 4, 8, 2)
 
     Raises:
-        LayoutError: ``order`` does not fit ``shape``, or two modes have the same order (CuTe lets them overlap).
+        LayoutError: ``order`` does not fit ``shape``.
     """
     if not weakly_congruent(order, shape):
         raise LayoutError(f"order {show(order)} does not fit the shape {show(shape)}: give each mode a number")
     places = list(zip(leaves(order), leaves(product_like(shape, order)), strict=True))
-    used = [place for place, size in places if size > 1]
-    if len(used) != len(set(used)):
-        raise LayoutError(f"order {show(order)}: two modes share a place and would overlap: use distinct numbers")
     return _compact_order(shape, order, places)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
+from gpusim.layout.checks import is_between, refuse_equal_orders
 from gpusim.layout.int_tuple import IntTuple, ScaledBasis, Stride, show
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -204,18 +205,18 @@ class Layout:
     def get_hier_coord(self, index: int) -> IntTuple:
         """The coordinate at offset ``index``, in the layout's profile.
 
-        >>> Layout(((2, 4), 8), ((1, 16), 2)).get_hier_coord(35)
-        ((1, 2), 1)
+        Between the offsets of the layout, it is CuTe's coordinate: each mode divides by its stride.
+
+        >>> Layout(((2, 4), 8), ((1, 16), 2)).get_hier_coord(35), Layout((4, 3), (2, 16)).get_hier_coord(21)
+        (((1, 2), 1), (2, 1))
 
         Raises:
-            LayoutError: no coordinate has this offset, or the layout is not compact (CuTe answers wrongly).
+            LayoutError: the offset is outside of the layout, or a coordinate has it that CuTe does not find.
         """
         coord = cast("IntTuple", it.idx2crd(index, self.shape, self.stride))
-        if self(coord) != index:
-            raise LayoutError(
-                f"get_hier_coord: {self} has no coordinate for offset {index}, or is not compact: "
-                f"use an offset below {self.cosize} of a compact layout"
-            )
+        if self(coord) != index and not is_between(index, self.modes):
+            what = f"{self} has no coordinate for offset {index}, or is not compact"
+            raise LayoutError(f"get_hier_coord: {what}: use an offset below {self.cosize} of a compact layout")
         return coord
 
     def get_flat_coord(self, index: int) -> IntTuple:
@@ -306,13 +307,13 @@ def make_layout(*parts: Any) -> Layout:
 
 
 def make_ordered_layout(shape: IntTuple, order: IntTuple | Major) -> Layout:
-    """The compact layout whose modes are in ascending ``order``.
+    """The compact layout whose modes are in ascending ``order``. Those of the same order overlap.
 
-    >>> print(make_ordered_layout((2, 2, 2, 2), (0, 2, 3, 1)))
-    (2,2,2,2):(1,4,8,2)
+    >>> print(make_ordered_layout((2, 2, 2, 2), (0, 2, 3, 1)), make_ordered_layout((4, 3, 2), (0, 0, 1)))
+    (2,2,2,2):(1,4,8,2) (4,3,2):(1,1,12)
 
     Raises:
-        LayoutError: two modes have the same order (CuTe lets them overlap), or ``order`` does not fit.
+        LayoutError: ``order`` does not fit.
     """
     return Layout(shape, order if isinstance(order, Major) else it.compact_order(shape, order))
 
@@ -327,6 +328,7 @@ def make_layout_like(layout: Layout) -> Layout:
         LayoutError: two modes have the same stride.
     """
     kept = filter_zeros(layout).shape
+    refuse_equal_orders(kept, cast("IntTuple", layout.stride))
     return Layout(layout.shape, it.compact_order(kept, cast("IntTuple", layout.stride)))
 
 

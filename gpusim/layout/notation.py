@@ -203,11 +203,11 @@ counts bytes; in elements of 16 bits that is Sw<3,3,3>: use 3,3,3 or 128B
     factor = element_bytes(element_bits)
     if text in SWIZZLE_MODES or factor == 1:
         return None
-    typed = meant.upcast(factor)
+    typed = meant.to_units(factor)
     mode = mode_of(typed)
     if mode in (None, "none"):
         return None
-    right = typed.upcast(factor)
+    right = typed.to_units(factor)
     if is_short:
         in_elements = f"{right} in elements of {element_bits} bits"
         return f"{typed} counts elements here; the {mode} mode, which counts bytes, is {in_elements}"

@@ -18,7 +18,8 @@ def upcast(layout: Any, factor: int) -> Any:
     """The layout in a unit ``factor`` times as large: 16-bit elements to 32-bit ones with ``factor`` 2.
 
     A unit that is only partly covered counts as a full one. A swizzle and its offset are converted, too. A swizzle of bytes
-    stays, and its elements become wider, as CuTe's ``smem_ptr_flag_bits`` do.
+    stays, and its elements become wider, as CuTe's ``smem_ptr_flag_bits`` do. A swizzle alone drops bits that move parts of
+    a unit.
 
     >>> print(upcast(Layout((4, 8), (8, 1)), 4))
     (4,2):(2,1)
@@ -26,8 +27,9 @@ def upcast(layout: Any, factor: int) -> Any:
     Sw<3,4,3>_smem_ptr[64b] o (8,16):(16,1)
 
     Raises:
-        LayoutError: a stride or an extent and ``factor``, of which neither divides the other. Also: a swizzle that moves
-            parts of the larger unit (CuTe drops those bits). Also: elements that are no power of two of bytes, or a tensor.
+        LayoutError: a stride or an extent and ``factor``, of which neither divides the other. Also: a layout whose swizzle
+            moves parts of the larger unit (CuTe drops those bits). Also: elements that are no power of two of bytes, or a
+            tensor.
     """
     if isinstance(layout, Swizzle):
         return layout.upcast(factor)
@@ -39,7 +41,8 @@ def upcast(layout: Any, factor: int) -> Any:
     if isinstance(layout, ByteLayout):
         bits = _element_bits("upcast", layout, factor)
         return ByteLayout(layout.swizzle, upcast(layout.layout, factor), bits, layout.offset // factor)
-    return ComposedLayout(upcast(layout.layout_a, factor), layout.offset // factor, upcast(layout.layout_b, factor))
+    outer = layout.layout_a.to_units(factor) if isinstance(layout.layout_a, Swizzle) else upcast(layout.layout_a, factor)
+    return ComposedLayout(outer, layout.offset // factor, upcast(layout.layout_b, factor))
 
 
 def downcast(layout: Any, factor: int) -> Any:

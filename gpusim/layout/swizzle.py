@@ -115,21 +115,34 @@ class Swizzle:
         return 1 << (self.base + abs(self.shift) + self.num_bits) if self.num_bits else 1
 
     def upcast(self, factor: int) -> Swizzle:
-        """The swizzle in a unit ``factor`` times as large: bytes to elements of ``factor`` bytes.
+        """The swizzle in a unit ``factor`` times as large: it moves the units that begin at the offsets.
 
-        >>> print(Swizzle(3, 4, 3).upcast(2))
-        Sw<3,3,3>
+        Beyond ``2**base`` it drops the bits that move parts of a unit, as CuTe does; ``to_units`` refuses that.
+
+        >>> print(Swizzle(3, 4, 3).upcast(2), Swizzle(3, 1, 3).upcast(8))
+        Sw<3,3,3> Sw<1,0,3>
 
         Raises:
-            LayoutError: ``factor`` is no power of two, or the swizzle moves parts of the larger unit.
+            LayoutError: ``factor`` is no power of two.
         """
         if factor < 1 or factor & (factor - 1):
             raise LayoutError(f"{self}: cannot upcast by {factor}: use a power of two")
         base = self.base - (factor.bit_length() - 1)
-        if base < 0:
-            most = 1 << self.base
+        return Swizzle(max(self.num_bits + min(base, 0), 0), max(base, 0), self.shift)
+
+    def to_units(self, factor: int) -> Swizzle:
+        """The swizzle in units of ``factor``, which it keeps intact: bytes to elements of ``factor`` bytes.
+
+        >>> print(Swizzle(3, 4, 3).to_units(2))
+        Sw<3,3,3>
+
+        Raises:
+            LayoutError: ``factor`` is no power of two, or the swizzle moves parts of a unit.
+        """
+        found, most = self.upcast(factor), 1 << self.base
+        if factor > most:
             raise LayoutError(f"{self}: moves parts of a unit {factor} times larger: upcast by at most {most}")
-        return Swizzle(self.num_bits, base, self.shift)
+        return found
 
     def downcast(self, factor: int) -> Swizzle:
         """The swizzle in a unit ``factor`` times as small: elements of ``factor`` bytes to bytes.
@@ -301,7 +314,7 @@ class ByteLayout(CarriesLayout):
         Raises:
             LayoutError: the swizzle moves parts of an element.
         """
-        return ComposedLayout(self.swizzle.upcast(self.element_bits // 8), self.offset, self.layout)
+        return ComposedLayout(self.swizzle.to_units(self.element_bits // 8), self.offset, self.layout)
 
     def __str__(self) -> str:
         """CuTe's notation."""

@@ -66,7 +66,7 @@ def swizzle_bits(swizzle: str, dtype: str, offset: int) -> pd.DataFrame:
     import pandas as pd
 
     element = dtype_in_memory(dtype)
-    moved = parse_swizzle(swizzle, element.bits).upcast(element.num_bytes)
+    moved = parse_swizzle(swizzle, element.bits).to_units(element.num_bytes)
     count, base, shift = moved.num_bits, moved.base, moved.shift
     if shift != count or not 0 <= offset < 1 << (base + shift + count):
         raise LayoutError(f"swizzle {swizzle}, offset {offset}: wants S equal to B, and an offset of B+M+S bits")

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gpusim.layout import ByteLayout, mode_of
 from gpusim.layout.int_tuple import show
+from gpusim.report.copy_sources import source_document, source_rows, source_verdict
 from gpusim.report.number_format import count, number, percent
 from gpusim.report.tables import facts_table, plain_table, print_command
 from gpusim.workload.smem.bank_conflict_fixes import Fix, JointStudy, Study
@@ -124,6 +125,8 @@ def row_word(access: TileAccess) -> str:
 def verdict_of(study: Study) -> str:
     """Verdict of a study in one sentence."""
     here, over_tile, op = study.instructions[study.worst], study.census, study.access.op
+    if (at_sources := source_verdict(study)) is not None:
+        return at_sources
     if here.num_wavefronts > here.num_ideal_wavefronts:
         cost = f"{op} takes {count(here.num_wavefronts, 'wavefront')} where {here.num_ideal_wavefronts} would do"
         why = f"{ways(here.num_ways)} conflict" if here.num_ways > 1 else "two phases would be one if they did not collide"
@@ -195,7 +198,8 @@ def _print_asked(study: Study, dtype_name: str, console: Console) -> None:
     rows = (
         ("tile", tile_words(access, dtype_name)), ("swizzle", swizzle_words(access.tile)),
         ("access", f"{access.op}: {each}, along mode {access.contiguous_mode}"),
-        ("lanes", lanes_words(access, study.instructions[study.worst])), ("rule", access.rule.evidence),
+        ("lanes", lanes_words(access, study.instructions[study.worst])), *source_rows(access),
+        ("rule", access.rule.evidence),
     )
     console.print()
     console.print(facts_table(rows))
@@ -425,6 +429,7 @@ def render_joint(
     console.print(facts_table((
         ("tile", tile_words(access, dtype_name)), ("swizzle", swizzle_words(joint.tile)),
         *(("access", f"{study.access.op}: {words}") for study, words in zip(joint.studies, lanes, strict=True)),
+        *(row for study in joint.studies for row in source_rows(study.access)),
     )))
     console.print()
     _print_costs(joint.studies, console)
@@ -479,7 +484,7 @@ def banks_document(study: Study, *, dtype_name: str, remarks: Sequence[str]) -> 
     return {
         "layout": str(access.tile.inner), "dtype": dtype_name, "access": access.op,
         "threads": None if access.threads is None else str(access.threads), "at": list(access.at),
-        "swizzle": _swizzle_document(access.tile), "rule": access.rule.evidence,
+        "swizzle": _swizzle_document(access.tile), "rule": access.rule.evidence, "sources": source_document(access),
         "instructions": [_instruction_document(found) for found in study.instructions],
         "offset_elements": access.tile.offset,
         "side_by_side": {

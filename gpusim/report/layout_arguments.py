@@ -85,6 +85,8 @@ class BanksAsked:
     threads: tuple[str | None, ...]
     swizzle: str | None = None
     at: str | None = None
+    sources: tuple[str | None, ...] = ()
+    """Where the copies of each access read from; empty if nothing is known of any."""
 
     @property
     def element(self) -> DType:
@@ -102,11 +104,13 @@ class BanksAsked:
             GpusimError: an option is invalid.
         """
         from gpusim.layout import ByteLayout, Layout
-        from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_hint
+        from gpusim.workload.smem.smem_ops import SMEM_OPS, smem_op_hint, smem_op_name
         from gpusim.workload.smem.tile_access import TileAccess, smem_tile
 
         dtype = self.element
-        for name in self.access:
+        with naming("--access", "atom: "):
+            ops = [smem_op_name(name) for name in self.access]
+        for name in ops:
             if name not in SMEM_OPS:
                 raise LayoutError(f"--access {name!r} is unknown; {smem_op_hint(name)}")
             _check_number(name, dtype)
@@ -115,11 +119,17 @@ class BanksAsked:
             kind = "in bytes" if isinstance(tile, ByteLayout) else "in elements"
             raise ConfigError(f"--swizzle {self.swizzle!r} and a swizzle {kind} in --layout are two; give one of them")
         in_smem = smem_tile(tile, dtype, None if self.swizzle is None else _swizzle(self.swizzle, dtype))
-        start = (0, 0) if self.at is None else _place(self.at, tile.rank)
+        start = (0, 0) if self.at is None else start_of(self.at, tile.rank)
         return [
-            TileAccess(op=name, tile=in_smem, threads=None if text is None else _threads(text), at=start)
-            for name, text in zip(self.access, self.threads, strict=True)
+            TileAccess(
+                op=name, tile=in_smem, threads=None if text is None else plain_lanes(text), at=start,
+                sources=None if source is None else plain_lanes(source, "--sources"),
+            )
+            for name, text, source in zip(ops, self.threads, self._source_of_each(), strict=True)
         ]
+
+    def _source_of_each(self) -> tuple[str | None, ...]:
+        return self.sources or (None,) * len(self.access)
 
     def remarks(self, accesses: Sequence[TileAccess]) -> tuple[str, ...]:
         """Remarks on ``accesses``, the result of this request: mixed-up units, strides that were left out."""
@@ -127,15 +137,20 @@ class BanksAsked:
 
         in_elements = "smem_ptr" not in self.layout and (self.swizzle is None or "," in self.swizzle)
         sentences = dict.fromkeys(sentence for one in accesses for sentence in remarks(one, is_in_elements=in_elements))
+        if any(one.op.startswith("cp_async") and one.sources is None for one in accesses):
+            left_out = "conflicts where the copies read from global memory are left out; --sources LAYOUT counts them"
+            sentences[left_out] = None
         return (*sentences, *_stride_remark(self.layout, accesses[0]))
 
     def command(self) -> str:
         """Command line of this request."""
         words = ["gpusim", "banks", "--layout", self.layout, "--dtype", self.dtype]
-        for access, threads in zip(self.access, self.threads, strict=True):
+        for access, threads, source in zip(self.access, self.threads, self._source_of_each(), strict=True):
             words += ["--access", access]
             if any(self.threads):
                 words += ["--threads", threads or "_"]
+            if any(self.sources):
+                words += ["--sources", source or "_"]
         words += ["--at", self.at] if self.at is not None else []
         words += ["--swizzle", self.swizzle] if self.swizzle is not None else []
         return shlex.join(words)
@@ -146,13 +161,15 @@ class BanksAsked:
         is_plain = bool(tile.offset) or swizzle is None or not swizzle.num_bits
         return BanksAsked(
             layout=str(tile if tile.offset else tile.inner), dtype=self.element.name, access=self.access,
-            threads=self.threads, at=self.at,
+            threads=self.threads, at=self.at, sources=self.sources,
             swizzle=None if is_plain or swizzle is None else f"{swizzle.num_bits},{swizzle.base},{swizzle.shift}",
         )
 
 
-def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str | None, ...]:
-    """``--threads`` of each ``--access``; None for the usual lanes.
+def lanes_of(
+    access: Sequence[str], threads: Sequence[str] | None, flag: str = "--threads", usual: str = "the usual lanes"
+) -> tuple[str | None, ...]:
+    """``--threads`` or another ``flag`` of each ``--access``; None for the usual.
 
     Raises:
         ConfigError: some were given, but not one for each access.
@@ -161,7 +178,7 @@ def lanes_of(access: Sequence[str], threads: Sequence[str] | None) -> tuple[str 
         return (None,) * len(access)
     if len(threads) != len(access):
         lanes, accesses = ("once" if len(given) == 1 else f"{len(given)} times" for given in (threads, access))
-        raise ConfigError(f"--threads is given {lanes}, --access {accesses}; give one for each, _ for the usual lanes")
+        raise ConfigError(f"{flag} is given {lanes}, --access {accesses}; give one for each, _ for {usual}")
     return tuple(None if text.strip() == "_" else text for text in threads)
 
 
@@ -198,16 +215,26 @@ def _swizzle(text: str, dtype: DType) -> Swizzle:
         return parse_swizzle(text, dtype.bits)
 
 
-def _threads(text: str) -> Layout:
+def plain_lanes(text: str, flag: str = "--threads") -> Layout:
+    """Layout of ``--threads`` or another ``flag``.
+
+    Raises:
+        LayoutError: the notation is unknown, or has a swizzle.
+    """
     from gpusim.layout import Layout
 
-    layout = parse_any(text, "--threads")
+    layout = parse_any(text, flag)
     if not isinstance(layout, Layout):
-        raise LayoutError(f"--threads {text!r} has a swizzle, wants a plain layout; give the tile's with --swizzle")
+        raise LayoutError(f"{flag} {text!r} has a swizzle, wants a plain layout; give the tile's with --swizzle")
     return layout
 
 
-def _place(text: str, rank: int) -> tuple[int, int]:
+def start_of(text: str, rank: int) -> tuple[int, int]:
+    """Coordinate of ``--at`` in a layout of ``rank`` modes.
+
+    Raises:
+        ConfigError: it is no such coordinate.
+    """
     numbers = re.findall(r"-?\d+", text)
     if not re.fullmatch(r"\(?\s*-?\d+\s*(,\s*-?\d+\s*)?\)?", text) or len(numbers) != rank:
         wanted = "two numbers, for example (0,16)" if rank > 1 else "one number, as the layout has one mode"

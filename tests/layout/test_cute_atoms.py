@@ -18,7 +18,7 @@ from gpusim import layout as cute
 from gpusim.errors import LayoutError
 from gpusim.layout import CopyAtomTV, Layout, MmaAtomTV, Tensor, TiledCopy, TiledMma
 from gpusim.layout import int_tuple as it
-from gpusim.workload.atoms import MMA_ATOMS, CopyAtom, MmaAtom, copy_atom, legal_wgmma_n, wgmma
+from gpusim.workload.atoms import MMA_ATOMS, CopyAtom, MmaAtom, atom_of, copy_atom, legal_wgmma_n, wgmma
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, FP64, INT8, INT32, TF32
 from gpusim.workload.tiled import tiled_mma as tiled_mma_of
 
@@ -167,7 +167,7 @@ def test_an_identity_tensor_tells_who_works_on_which_coordinate() -> None:
 
 # ---------------------------------------------------------------------- our own atoms
 
-TYPES = {"F16": FP16, "BF16": BF16, "TF32": TF32, "E4M3": FP8, "S8": INT8, "F32": FP32, "S32": INT32}
+TYPES = {"F16": FP16, "BF16": BF16, "TF32": TF32, "E4M3": FP8, "S8": INT8, "F32": FP32, "F64": FP64, "S32": INT32}
 ELEMENTS = {"half_t": FP16, "float": FP32, "uint8_t": INT8, "double": FP64}
 
 
@@ -181,8 +181,8 @@ def our_mma(name: str) -> MmaAtom:
     assert found
     m, n, k = (int(found[i]) for i in (1, 2, 3))
     acc, a, *_ = types_in(found[4])
-    if m == 16:
-        return MMA_ATOMS[f"mma_sync_m16n8k{k}_{a.name}_{acc.name}"]
+    if m < 64:
+        return MMA_ATOMS[f"mma_sync_m{m}n8k{k}_{a.name}_{acc.name}"]
     atom = wgmma(n, a, "smem" if found[5] == "SS" else "registers", accumulator=acc)
     assert atom.k == k
     return atom
@@ -245,6 +245,14 @@ def test_the_second_table_asks_about_every_mma_of_ours() -> None:
     }
     only_since_ptx_8_7 = {"mma_sync_m16n8k16_fp8_fp32", "mma_sync_m16n8k16_fp8_fp16"}  # CuTe 4.2 has none of them
     assert (set(MMA_ATOMS) | of_wgmma) - asked == {"ffma"} | only_since_ptx_8_7
+
+
+def test_cutes_names_are_understood_by_the_parser() -> None:
+    for name, _ in instructions_of("mma"):
+        assert atom_of(name) == our_mma(name), name
+    for name, _, _ in instructions_of("copy"):
+        if not name.startswith("UniversalCopy"):
+            assert atom_of(name) == our_copy(name), name
 
 
 @pytest.mark.parametrize(("name", "answer"), instructions_of("mma"))

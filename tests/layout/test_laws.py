@@ -528,3 +528,42 @@ def test_distribution_divides_the_shape(shape: Any, count: int) -> None:
     assert count % spread.size == 0
     assert len(set(offsets(spread))) == spread.size
     assert max(offsets(spread)) < it.product(shape)
+
+
+@pytest.mark.parametrize(
+    ("offset", "coord", "index"),  # CUTLASS 4.2 prints these
+    [(3, (1, 0), 1), (9, (0, 0), 0), (15, (3, 0), 3), (17, (0, 1), 4), (21, (2, 1), 6), (38, (3, 2), 11)],
+)
+def test_an_offset_that_is_not_reached_has_cutes_coordinate(offset: int, coord: tuple[int, int], index: int) -> None:
+    layout = Layout((4, 3), (2, 16))
+    assert layout.get_hier_coord(offset) == layout.get_flat_coord(offset) == coord
+    assert layout.get_1d_coord(offset) == index
+
+
+def test_a_coordinate_that_cute_misses_and_offsets_outside_are_refused() -> None:
+    overlapping = Layout((4, 4), (2, 3))  # 3 + 2 = 5 is at (1,1), which no division finds
+    for layout, offset in ((overlapping, 7), (Layout(4, 2), 7), (Layout(4, 2), -1)):
+        with pytest.raises(LayoutError, match="no coordinate for offset"):
+            layout.get_hier_coord(offset)
+
+
+def test_modes_of_equal_order_start_together_as_in_cute() -> None:
+    assert str(cute.make_ordered_layout((4, 3, 2), (0, 0, 1))) == "(4,3,2):(1,1,12)"
+    assert str(cute.make_ordered_layout((2, 3, 4), (1, 1, 0))) == "(2,3,4):(4,4,1)"
+    assert str(cute.make_ordered_layout(((2, 3), 4), (1, 1))) == "((2,3),4):((1,2),1)"
+    with pytest.raises(LayoutError, match="two modes share a place"):
+        cute.tile_to_shape(Layout((2, 2)), (8, 8), (0, 0))
+
+
+def nested(number: int, depth: int) -> Any:
+    return number if depth == 0 else (nested(number, depth - 1),)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+@pytest.mark.parametrize(("outer", "inner"), [((4, 1), (4, 4)), ((8, 1), (4, 2)), ((4, 2), (4, 2)), ((8, 3), (2, 1))])
+def test_inverses_of_a_layout_of_a_layout_lead_back(outer: tuple[int, int], inner: tuple[int, int], depth: int) -> None:
+    a, b = (Layout(nested(extent, depth), nested(step, depth)) for extent, step in (outer, inner))
+    composed = ComposedLayout(a, 0, b)
+    left, right = cute.left_inverse(composed), cute.right_inverse(composed)
+    assert [left(composed(index)) for index in range(composed.size)] == list(range(composed.size))
+    assert [composed(right(offset)) for offset in range(right.size)] == list(range(right.size))

@@ -140,11 +140,25 @@ def test_an_unknown_mode_is_refused_with_the_nearest() -> None:
         swizzle_mode("128")
 
 
-def test_upcasting_beyond_the_base_is_refused() -> None:
+def test_a_unit_of_which_a_swizzle_moves_parts_is_refused() -> None:
     with pytest.raises(LayoutError, match="at most 16"):
-        Swizzle(3, 4, 3).upcast(32)
+        Swizzle(3, 4, 3).to_units(32)
+    with pytest.raises(LayoutError, match="at most 16"):
+        upcast(ComposedLayout(Swizzle(3, 4, 3), 0, Layout(1024)), 32)
     with pytest.raises(LayoutError, match="power of two"):
         Swizzle(3, 4, 3).upcast(3)
+
+
+@pytest.mark.parametrize(
+    ("swizzle", "factor", "answer"),  # CUTLASS 4.2 prints these
+    [
+        (Swizzle(3, 1, 3), 8, Swizzle(1, 0, 3)), (Swizzle(2, 1, 3), 16, Swizzle(0, 0, 3)),
+        (Swizzle(3, 1, -3), 4, Swizzle(2, 0, -3)),
+    ],
+)
+def test_upcasting_beyond_the_base_drops_what_moves_inside_units(swizzle: Swizzle, factor: int, answer: Swizzle) -> None:
+    assert swizzle.upcast(factor) == upcast(swizzle, factor) == answer
+    assert all(swizzle(offset) // factor == answer(offset // factor) for offset in range(0, 2 * swizzle.period, factor))
 
 
 @pytest.mark.parametrize("operation", [logical_divide, zipped_divide, logical_product, zipped_product, blocked_product])

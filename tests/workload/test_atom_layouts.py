@@ -116,6 +116,7 @@ PTX_A: dict[tuple[int, int], Place] = {
     (16, 16): lambda g, t, i: (g if i in (0, 1, 4, 5) else g + 8, t * 2 + (i & 1) + (8 if i >= 4 else 0)),
     (32, 4): lambda g, t, i: (g if i == 0 else g + 8, t),
     (32, 8): lambda g, t, i: (g if i in (0, 2) else g + 8, t if i in (0, 1) else t + 4),
+    **{(64, k): lambda g, t, i: (g + 8 * (i % 2), t + 4 * (i // 2)) for k in (4, 8, 16)},
     (8, 16): lambda g, t, i: (g if i < 4 else g + 8, t * 4 + (i & 3)),
     (8, 32): lambda g, t, i: (g if i < 4 or 8 <= i < 12 else g + 8, t * 4 + (i & 3) + (16 if i >= 8 else 0)),
 }
@@ -124,6 +125,7 @@ PTX_B: dict[tuple[int, int], Place] = {
     (16, 16): lambda g, t, i: (t * 2 + (i & 1) + (8 if i >= 2 else 0), g),
     (32, 4): lambda g, t, i: (t, g),
     (32, 8): lambda g, t, i: (t if i == 0 else t + 4, g),
+    **{(64, k): lambda g, t, i: (t + 4 * i, g) for k in (4, 8, 16)},
     (8, 16): lambda g, t, i: (t * 4 + i, g),
     (8, 32): lambda g, t, i: (t * 4 + (i & 3) + (16 if i >= 4 else 0), g),
 }
@@ -157,10 +159,10 @@ def by_layout(layout_tv: Layout, num_rows: int, num_columns: int) -> dict[tuple[
 @pytest.mark.parametrize("atom", MMA_SYNC, ids=lambda atom: atom.name)
 def test_an_element_of_an_mma_sync_is_where_ptx_says(atom: MmaAtom) -> None:
     key = (atom.a_dtype.bits, atom.k)
-    assert by_layout(atom.tv.a, 16, atom.k) == by_formula(PTX_A[key], 16 * atom.k // 32)
+    assert by_layout(atom.tv.a, atom.m, atom.k) == by_formula(PTX_A[key], atom.m * atom.k // 32)
     of_b = by_formula(PTX_B[key], 8 * atom.k // 32)
     assert by_layout(atom.tv.b, 8, atom.k) == {(n, k): holder for (k, n), holder in of_b.items()}
-    assert by_layout(atom.tv.c, 16, 8) == by_formula(ptx_c, 4)
+    assert by_layout(atom.tv.c, atom.m, 8) == by_formula(ptx_c, atom.m * 8 // 32)
 
 
 OF_EACH_KIND = [atom for atom in WGMMA if atom.a_dtype == BF16 or atom.n in (8, 24, 256)]

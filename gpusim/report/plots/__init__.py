@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import Any
 
 MODULES = {
-    "plot_banks": "banks", "plot_joint": "banks", "plot_layout": "layouts", "plot_measured": "measured",
-    "plot_occupancy": "occupancy", "plot_raster": "raster", "plot_roofline": "roofline", "plot_stage_ring": "ring",
+    "plot_atom": "atoms", "plot_banks": "banks", "plot_joint": "banks", "plot_layout": "layouts",
+    "plot_measured": "measured", "plot_occupancy": "occupancy", "plot_raster": "raster", "plot_roofline": "roofline",
+    "plot_stage_ring": "ring",
     "plot_sweep": "sweep", "plot_thread_values": "threads", "plot_timeline": "timeline", "plot_validation": "validate",
     "plot_waterfall": "waterfall",
 }  # fmt: skip

@@ -6,7 +6,8 @@ an instruction takes, nor which kernel uses it. No code branches on the name of 
 
 from __future__ import annotations
 
-from gpusim.workload.atoms.copy import COPY_ATOMS, CopyAtom, copy_atom
+from gpusim.workload.atoms.copy import COPY_ATOMS, CopyAtom
+from gpusim.workload.atoms.cute_names import atom_of, copy_atom, is_atom_name, mma_atom
 from gpusim.workload.atoms.mma import FFMA, MMA_ATOMS, MmaAtom, largest_wgmma_n, legal_wgmma_n, mma_sync, wgmma
 
 __all__ = [
@@ -15,9 +16,12 @@ __all__ = [
     "MMA_ATOMS",
     "CopyAtom",
     "MmaAtom",
+    "atom_of",
     "copy_atom",
+    "is_atom_name",
     "largest_wgmma_n",
     "legal_wgmma_n",
+    "mma_atom",
     "mma_sync",
     "wgmma",
 ]

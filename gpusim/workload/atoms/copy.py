@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from gpusim.errors import KernelError, nearest
+from gpusim.errors import KernelError
 from gpusim.layout import CopyAtomTV
 from gpusim.units import WARP_SIZE
 from gpusim.workload.atoms.fragments import matrix_registers, matrix_rows
@@ -51,7 +51,7 @@ class CopyAtom:
     def num_bytes(self) -> int:
         """Bytes that one instruction copies with every thread active.
 
-        >>> copy_atom("ldmatrix_x4").num_bytes
+        >>> COPY_ATOMS["ldmatrix_x4"].num_bytes
         512
 
         Raises:
@@ -68,10 +68,10 @@ class CopyAtom:
         stay together.
 
         >>> from gpusim.workload.dtypes import BF16
-        >>> atom = copy_atom("ldmatrix_x2").tv(BF16)
+        >>> atom = COPY_ATOMS["ldmatrix_x2"].tv(BF16)
         >>> print(atom.src, atom.dst)
         ((16,2),8):((8,0),1) (32,(2,2)):(2,(1,64))
-        >>> print(copy_atom("cp_async_cg_b128").tv(BF16).src)
+        >>> print(COPY_ATOMS["cp_async_cg_b128"].tv(BF16).src)
         (1,8):(0,1)
 
         Raises:
@@ -156,17 +156,3 @@ _ROWS = (
 
 COPY_ATOMS: Mapping[str, CopyAtom] = MappingProxyType({atom.name: atom for atom in _ROWS})
 """Copy atoms by name. TMA rows omit the rank (.1d to .5d) that PTX requires after ``tensor``."""
-
-
-def copy_atom(name: str) -> CopyAtom:
-    """The copy atom with this name.
-
-    >>> copy_atom("cp_async_cg_b128").smem_op
-    'cp_async_b128'
-
-    Raises:
-        KernelError: no such atom.
-    """
-    if name not in COPY_ATOMS:
-        raise KernelError(f"copy atom: {name!r} is unknown; {nearest(name, COPY_ATOMS)}")
-    return COPY_ATOMS[name]

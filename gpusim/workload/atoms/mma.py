@@ -12,7 +12,7 @@ from gpusim.errors import KernelError
 from gpusim.layout import Layout, MmaAtomTV
 from gpusim.units import WARP_SIZE, WARPGROUP_THREADS
 from gpusim.workload.atoms.fragments import fragment, outer_product, shared_operand
-from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, TF32, DType, accumulator_of, check_dtype
+from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, FP64, INT8, TF32, DType, accumulator_of, check_dtype
 
 MmaKind = Literal["mma_sync", "wgmma", "fma"]
 OperandSource = Literal["smem", "registers"]
@@ -24,11 +24,11 @@ WGMMA_M = 64
 """Rows of every wgmma. Source: PTX ISA."""
 
 _RATE_CLASSES: Mapping[str, str] = MappingProxyType(
-    {"bf16": "16bit", "fp16": "16bit", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32"}
+    {"bf16": "16bit", "fp16": "16bit", "tf32": "tf32", "fp8": "fp8", "int8": "int8", "fp32": "fp32", "fp64": "fp64"}
 )
-_PTX_TYPES: Mapping[str, str] = MappingProxyType(
-    {"bf16": "bf16", "fp16": "f16", "tf32": "tf32", "fp8": "e4m3", "int8": "s8", "fp32": "f32", "int32": "s32"}
-)
+_PTX_TYPES: Mapping[str, str] = MappingProxyType({
+    "bf16": "bf16", "fp16": "f16", "tf32": "tf32", "fp8": "e4m3", "int8": "s8", "fp32": "f32", "int32": "s32", "fp64": "f64",
+})
 _TENSOR_DTYPES = (BF16, FP16, TF32, FP8, INT8)
 _FP16_SUMS = (FP16, FP8)
 """Operand types with an optional fp16 accumulator. Source: PTX ISA, ``mma`` (fp8: from 8.7) and ``wgmma``."""
@@ -82,7 +82,7 @@ class MmaAtom:
 
     @property
     def rate_class(self) -> str:
-        """Throughput class within the atom's kind: "16bit", "tf32", "fp8", "int8" or "fp32"."""
+        """Throughput class within the atom's kind: "16bit", "tf32", "fp8", "int8", "fp32" or "fp64"."""
         return _RATE_CLASSES[self.a_dtype.name]
 
     @property
@@ -101,7 +101,7 @@ class MmaAtom:
         if self.kind == "fma":
             a, b, c = outer_product(self.m, self.n)
         else:
-            vector = 32 // self.a_dtype.bits
+            vector = max(1, 32 // self.a_dtype.bits)
             if self.a_source == "smem":
                 a = shared_operand(self.m, self.k, num_threads=self.num_threads)
             else:
@@ -114,13 +114,13 @@ class MmaAtom:
         return MmaAtomTV(shape_mnk=(self.m, self.n, self.k), a=a, b=b, c=c, thr_id=Layout(self.num_threads))
 
 
-def _mma_sync(k: int, operand: DType, accumulator: DType | None = None) -> MmaAtom:
-    """The row m16n8k(k)."""
+def _mma_sync(k: int, operand: DType, accumulator: DType | None = None, m: int = 16) -> MmaAtom:
+    """The row m(m)n8k(k)."""
     acc = accumulator or accumulator_of(operand)
     a_type, acc_type = _PTX_TYPES[operand.name], _PTX_TYPES[acc.name]
     return MmaAtom(
-        name=f"mma_sync_m16n8k{k}_{operand.name}_{acc.name}",
-        ptx=f"mma.sync.aligned.m16n8k{k}.row.col.{acc_type}.{a_type}.{a_type}.{acc_type}", kind="mma_sync", m=16, n=8, k=k,
+        name=f"mma_sync_m{m}n8k{k}_{operand.name}_{acc.name}",
+        ptx=f"mma.sync.aligned.m{m}n8k{k}.row.col.{acc_type}.{a_type}.{a_type}.{acc_type}", kind="mma_sync", m=m, n=8, k=k,
         a_dtype=operand, acc_dtype=acc, num_threads=WARP_SIZE, a_source="registers",
     )
 
@@ -148,6 +148,8 @@ _ROWS = (
     _mma_sync(16, FP8),  # needs PTX ISA 8.7, like the next two rows
     _mma_sync(32, FP8, FP16),
     _mma_sync(16, FP8, FP16),
+    _mma_sync(4, FP64, m=8),  # DMMA; the next three need sm_90
+    *(_mma_sync(k, FP64) for k in (4, 8, 16)),
     FFMA,
 )
 

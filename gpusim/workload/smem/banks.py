@@ -155,6 +155,19 @@ def _separated(rule: SmemOp, addresses: NDArray[np.integer[Any]], active: NDArra
     return placed
 
 
+def copied_wavefronts(access: TileAccess) -> tuple[int, ...] | None:
+    """Wavefronts of each cp.async of an access with conflicts where it reads, too; None without ``sources``.
+
+    Raises:
+        LayoutError: a source is misaligned or negative.
+    """
+    sources = access.source_addresses()
+    if sources is None:
+        return None
+    addresses, active = access.addresses()
+    return tuple(int(each) for each in wavefronts(access.op, addresses, active, sources))
+
+
 def analyze(access: TileAccess) -> list[Instruction]:
     """Analyze each instruction of an access: phases, collisions, and the order in which lanes are served.
 

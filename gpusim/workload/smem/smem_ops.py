@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gpusim.errors import LayoutError, nearest
+from gpusim.errors import KernelError, LayoutError, nearest
 from gpusim.units import WARP_SIZE, WAVEFRONT_BYTES
+from gpusim.workload.atoms import CopyAtom, atom_of
 
 BANK_BYTES = 4
 MATRIX_ROWS = 8
@@ -129,6 +130,24 @@ def smem_op(name: str) -> SmemOp:
     if name not in SMEM_OPS:
         raise LayoutError(f"wavefronts: {name!r} is unknown; {smem_op_hint(name)}")
     return SMEM_OPS[name]
+
+
+def smem_op_name(name: str) -> str:
+    """Name in ``SMEM_OPS`` of the instruction that CuTe's name of an atom means; any other name unchanged.
+
+    >>> smem_op_name("SM75_U32x4_LDSM_N"), smem_op_name("ld_shared_b32")
+    ('ldmatrix_x4', 'ld_shared_b32')
+
+    Raises:
+        KernelError: CuTe has no such atom, or its lanes address no shared memory.
+    """
+    if not name.removeprefix("cute::").startswith(("SM", "Copy_", "MMA_")):
+        return name
+    atom = atom_of(name)
+    op = atom.smem_op if isinstance(atom, CopyAtom) else None
+    if op is None:
+        raise KernelError(f"{name!r} is {atom.name}, whose lanes address no shared memory; use LDSM, STSM or CP_ASYNC")
+    return op
 
 
 def smem_op_families() -> dict[str, str]:

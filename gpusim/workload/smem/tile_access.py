@@ -9,7 +9,7 @@ Source: PTX ISA, ``ldmatrix``: the fragments of A.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class TileAccess:
       example 1@1@0, counts along that part of a mode. Indices from 32 on are lanes of further instructions or warps: (lane,
       instruction) is a layout of shape (32, n).
     * ``at``: coordinate at which the access starts.
+    * ``sources``: for cp.async, layout from the same lanes to the elements of global memory that they read; None: adjacent.
 
     >>> from gpusim.workload.dtypes import BF16
     >>> access = TileAccess(op="ldmatrix_x4", tile=smem_tile(Layout((64, 64), (64, 1)), BF16))
@@ -58,21 +59,28 @@ class TileAccess:
     tile: ByteLayout
     threads: Layout | None = None
     at: Place = (0, 0)
+    sources: Layout | None = None
+    command: ClassVar[str] = "banks"
+    """First word of its errors."""
 
     def __post_init__(self) -> None:
-        rule = smem_op(self.op)
+        rule = self.rule
         if rule.access_bytes < self.element_bytes:
             moved = f"{rule.access_bytes} byte{'s' if rule.access_bytes > 1 else ''}"
             raise LayoutError(
-                f"banks: {self.op} moves {moved}, less than an element of {self.element_bytes} bytes: "
+                f"{self.command}: {self.op} moves {moved}, less than an element of {self.element_bytes} bytes: "
                 f"use an access of at least {8 * self.element_bytes} bits"
             )
         if self.at[0] < 0 or self.at[1] < 0 or any(a >= n for a, n in zip(self.at, self.extents, strict=True)):
-            raise LayoutError(f"banks: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it")
-        self._check(*self.lane_places())
+            raise LayoutError(
+                f"{self.command}: the start {show(self.at)} lies outside of a tile of {show(self.extents)}: move it"
+            )
+        places, active = self.lane_places()
+        self._check(places, active)
+        if self.sources is not None:
+            self._check_sources(self.sources, int(active.sum()))
         low = self.rule.access_bytes - 1
         if (self.tile.swizzle.source_mask | self.tile.swizzle.target_mask) & low:  # it may split vectors at other positions
-            places, active = self.lane_places()
             self._check_vectors(places + self.tile_origins()[:, None, None, :], active)
 
     @property
@@ -143,8 +151,8 @@ class TileAccess:
         vectors_per_row = max(1, self.extents[along] // vector)
         if vectors_per_row * self.extents[1 - along] < WARP_SIZE:
             raise LayoutError(
-                f"banks: a tile of {show(self.extents)} has fewer than {WARP_SIZE} vectors of {vector} elements for "
-                f"{self.op}: use a larger layout, or say with threads which lanes take part"
+                f"{self.command}: a tile of {show(self.extents)} has fewer than {WARP_SIZE} vectors of {vector} elements "
+                f"for {self.op}: use a larger layout, or say with threads which lanes take part"
             )
         places[:, 1 - along], places[:, along] = lane // vectors_per_row, lane % vectors_per_row * vector
         return places
@@ -152,11 +160,11 @@ class TileAccess:
     def _places_of_threads(self, threads: Layout) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         num_threads = threads.size
         if num_threads > MAX_THREADS:
-            raise LayoutError(f"banks: threads {threads} has {num_threads} lanes: use at most {MAX_THREADS}")
+            raise LayoutError(f"{self.command}: threads {threads} has {num_threads} lanes: use at most {MAX_THREADS}")
         if self.rule.is_collective and num_threads % WARP_SIZE and num_threads != self.rule.num_lanes:
             raise LayoutError(
-                f"banks: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has {num_threads}: "
-                f"use a layout of {' or '.join(map(str, sorted({self.rule.num_lanes, WARP_SIZE})))} lanes"
+                f"{self.command}: {self.op} reads the addresses of {self.rule.num_lanes} lanes, threads {threads} has "
+                f"{num_threads}: use a layout of {' or '.join(map(str, sorted({self.rule.num_lanes, WARP_SIZE})))} lanes"
             )
         num_warps = -(-num_threads // WARP_SIZE)
         places = np.zeros((num_warps * WARP_SIZE, 2), dtype=np.int64)
@@ -171,7 +179,7 @@ class TileAccess:
         outside = indices[(indices < 0) | (indices >= self.tile.size)]
         if len(outside):
             raise LayoutError(
-                f"banks: threads {threads} reaches index {outside[0]} of a tile of {self.tile.size} elements: "
+                f"{self.command}: threads {threads} reaches index {outside[0]} of a tile of {self.tile.size} elements: "
                 "use a layout that stays inside"
             )
         return np.stack([indices % self.extents[0], indices // self.extents[0]], axis=-1)
@@ -179,11 +187,13 @@ class TileAccess:
     def _place(self, where: Any, threads: Layout) -> Place:
         where = where if isinstance(where, tuple) else (where,)
         if len(where) > 2:
-            raise LayoutError(f"banks: threads {threads} gives coordinates like {show(where)}: use those of two modes")
+            raise LayoutError(
+                f"{self.command}: threads {threads} gives coordinates like {show(where)}: use those of two modes"
+            )
         try:
             first, second = (_index_in(part, self.tile.inner[i].shape) for i, part in enumerate((*where, 0)[:2]))
         except LayoutError as error:
-            raise LayoutError(f"banks: threads {threads} gives {show(where)}, which {error}") from None
+            raise LayoutError(f"{self.command}: threads {threads} gives {show(where)}, which {error}") from None
         return first, second
 
     def _check(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
@@ -195,10 +205,24 @@ class TileAccess:
             instruction, lane = (int(i) for i in np.argwhere(outside)[0])
             first = tuple(int(c) for c in places[instruction, lane])
             raise LayoutError(
-                f"banks: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, outside of a "
-                f"tile of {show(self.extents)}: use a larger layout or another start"
+                f"{self.command}: lane {lane} of {self.op} wants {self.vector_elements} elements from {show(first)} on, "
+                f"outside of a tile of {show(self.extents)}: use a larger layout or another start"
             )
         self._check_vectors(places, active)
+
+    def _check_sources(self, sources: Layout, num_lanes: int) -> None:
+        """Refuse sources of other instructions than cp.async, of other lanes, or that are no elements."""
+        if not self.op.startswith("cp_async"):
+            raise LayoutError(f"{self.command}: {self.op} is given sources, which only cp.async has: leave them out")
+        if sources.size != num_lanes or sources.has_basis:
+            raise LayoutError(f"{self.command}: sources {sources} are no elements of {num_lanes} lanes: use one for each")
+
+    def source_addresses(self) -> NDArray[np.int64] | None:
+        """Byte addresses in global memory that cp.async reads, int64[num_instructions, 32]; None without ``sources``."""
+        if self.sources is None:
+            return None
+        found = np.asarray(self.sources(np.arange(self.sources.size)), dtype=np.int64) * self.element_bytes
+        return np.pad(found, (0, -len(found) % WARP_SIZE)).reshape(-1, WARP_SIZE)
 
     def _check_vectors(self, places: NDArray[np.int64], active: NDArray[np.bool_]) -> None:
         """Refuse vectors that are not contiguous, and misaligned addresses."""
@@ -231,7 +255,7 @@ class TileAccess:
             fix = f"a swizzle that keeps {num_bytes} bytes whole: {least}"
         else:
             why, fix = "which do not follow one another", "a layout with a mode of stride 1, or a narrower access"
-        raise LayoutError(f"banks: {what}, {why}: use {fix}")
+        raise LayoutError(f"{self.command}: {what}, {why}: use {fix}")
 
     def addresses_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Byte addresses of coordinates: int64[...] for int64[..., 2]."""
@@ -361,7 +385,7 @@ def in_elements(tile: ByteLayout) -> Swizzle | None:
     Sw<3,3,3>
     """
     try:
-        return tile.swizzle.upcast(tile.element_bits // 8)
+        return tile.swizzle.to_units(tile.element_bits // 8)
     except LayoutError:  # it moves parts of an element
         return None
 
