@@ -52,8 +52,9 @@ CLASSES: tuple[MetricClass, ...] = (
                 pattern=r"(derived__)?memory_l1_wavefronts_shared\w*|"
                         r"l1tex__data_bank_conflicts_pipe_lsu_mem_shared(_op_(ld|st))?\.sum"),
     MetricClass(name="occupancy", pattern=r"sm__warps_active\.avg\.pct_of_peak_sustained_\w+", limit=20.0, baseline=None,
-                is_points=True, source="nine in ten of 154 rows of streaming kernels are within 19.3 points, of 70 GEMMs 4.6"),
-    MetricClass(name="throughput", limit=10.0, baseline=None, is_points=True, source="of DRAM, nine in ten of 154 rows are within 3.1 points",
+                is_points=True, source="nine in ten of 154 streaming rows are within 19.3 points, of 70 GEMMs 4.6"),
+    MetricClass(name="throughput", limit=10.0, baseline=None, is_points=True,
+                source="of DRAM, nine in ten of 154 rows are within 3.1 points",
                 pattern=r"(gpu__dram_|dram__)throughput\.avg\.pct_of_peak_sustained_elapsed|"
                         r"sm__pipe_tensor_(\w+_)?cycles_active\.avg\.pct_of_peak_sustained_(elapsed|active)"),
     MetricClass(name="launch", pattern=r"launch__(grid|block|cluster)_size", limit=0.0, baseline=None,
