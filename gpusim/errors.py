@@ -56,8 +56,9 @@ _MOST_LETTERS: Final = 300
 
 def say(sentence: str) -> None:
     """Write one line to stderr, if that can be written."""
+    words = " ".join(sentence.split()).encode("utf-8", "backslashreplace").decode()
     with suppress(OSError, ValueError, AttributeError):  # full, closed, or none at all
-        sys.stderr.write(f"gpusim: {' '.join(sentence.split())}\n")
+        sys.stderr.write(f"gpusim: {words}\n")
         sys.stderr.flush()
 
 

@@ -1,15 +1,14 @@
-"""Programs of a launch that no timing makes right: copies that overwrite one another, arrivals that nobody waits for.
+"""Arrivals of a launch that nobody waits for.
 
-In: a launch and its programs. Out: an error with the role, the op, and the stage or mbarrier.
+In: a launch and its programs. Out: an error with the role, the op, and the mbarrier.
 
 Models:
 
-* TMA loads of one role into one stage, without a wait between them: equal ones, or more bytes than the stage holds.
 * mbarriers that complete many phases, though no role of the CTA ever waits for them. A few are no fault of a short loop.
 
 Ignores:
 
-* Copies of different roles, and by cp.async. The engine finds what its timing shows of these.
+* Copies that overwrite one another, which :mod:`gpusim.program.order` finds.
 """
 
 from __future__ import annotations
@@ -24,12 +23,6 @@ from gpusim.program.programs import NONE, Programs
 from gpusim.program.records import OpKind
 from gpusim.workload.launch import Launch
 
-WAITS = (
-    OpKind.USE, OpKind.CP_ASYNC_WAIT_GROUP, OpKind.BULK_WAIT_GROUP, OpKind.MBARRIER_WAIT, OpKind.BAR_SYNC,
-    OpKind.SYNCTHREADS, OpKind.CLUSTER_WAIT, OpKind.WGMMA_WAIT_GROUP, OpKind.TURN,
-)  # fmt: skip
-"""Ops behind which earlier copies may be over."""
-
 MOST_UNSEEN = 8
 """Phases that an mbarrier may complete without anybody who waits, a choice."""
 
@@ -38,41 +31,9 @@ def check_programs(launch: Launch, programs: Programs) -> None:
     """Refuse programs that are wrong at any timing.
 
     Raises:
-        HazardError: two copies are under way into one stage, or an mbarrier gets arrivals that nobody waits for.
+        HazardError: an mbarrier gets arrivals that nobody waits for.
     """
-    _check_loads(launch, programs)
     _check_arrivals(launch, programs)
-
-
-def _check_loads(launch: Launch, programs: Programs) -> None:
-    ops = programs.ops
-    places = np.flatnonzero(ops["kind"] == OpKind.TMA_LOAD)
-    if not len(places):
-        return
-    of_program = np.repeat(np.arange(len(programs.programs)), programs.programs["num_ops"])
-    between = (np.cumsum(np.isin(ops["kind"], WAITS)) + of_program)[places]  # grows with each wait and each program
-    held = {item.name: item.stage_bytes for item in launch.buffers}
-    sizes = np.array([row.op.num_bytes for row in programs.costs.tma_loads.items], dtype=np.int64)[ops["cost"][places]]
-    stages = ops["stage"][places]
-    order = np.lexsort((places, stages, between))
-    is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = (stages[order][1:] != stages[order][:-1]) | (between[order][1:] != between[order][:-1])
-    if is_first.all():
-        return
-    rows = ops[places].tobytes()
-    size, seen, total = ops.itemsize, set[bytes](), 0
-    for at, begins in zip(order.tolist(), is_first.tolist(), strict=True):
-        if begins:
-            seen, total = set(), 0
-        row, total = rows[at * size : (at + 1) * size], total + int(sizes[at])
-        buffer, stage = programs.stages[stages[at]]
-        if row in seen or total > held[buffer]:
-            what = "the same tile" if row in seen else f"{total:,} bytes into {held[buffer]:,}"
-            raise HazardError(
-                f"{_who(launch, programs, int(places[at]))} loads into {buffer}[{stage}] while its load before is under "
-                f"way, {what}; wait for the first one"
-            )
-        seen.add(row)
 
 
 def _check_arrivals(launch: Launch, programs: Programs) -> None:

@@ -47,7 +47,8 @@ def inner_loop(kernel: KernelSass) -> KernelSass:
 
 def test_every_mma_sync_that_is_known_is_asked() -> None:
     asked = {config["op"] for group in ("mma_sync", "mma_sync_fp8") for config in CASE.configs(group, 1)}
-    assert asked == {name for name, atom in MMA_ATOMS.items() if atom.kind == "mma_sync"}
+    sums = {name for name, atom in MMA_ATOMS.items() if atom.kind == "mma_sync" and atom.a_dtype.name != "fp64"}
+    assert asked == sums
 
 
 def test_as_many_threads_take_part_as_fit_and_all_of_them_tell() -> None:

@@ -377,7 +377,7 @@ def _mma_op(atom: MmaAtom) -> MathOp:
     )  # fmt: skip
 
 
-ATOMS = tuple(atom for atom in MMA_ATOMS.values() if atom.kind == "mma_sync")
+ATOMS = tuple(atom for atom in MMA_ATOMS.values() if atom.kind == "mma_sync" and atom.a_dtype.name in _ONES)
 OPS: Mapping[str, MathOp] = {op.name: op for op in (*PLAIN_OPS, *(_mma_op(atom) for atom in ATOMS))}
 
 
