@@ -232,20 +232,6 @@ def test_arrivals_that_nobody_waits_for_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "said"), [(load(0), "the same tile"), (load(0, 32768, step=1), "36,864 bytes into 32,768")]
-)
-def test_two_loads_under_way_into_one_stage_are_refused(second: ops.TmaLoad, said: str) -> None:
-    num_bytes = 4096 + second.num_bytes
-    message = refusal(HazardError, of_ops(expect(0, num_bytes), load(0), second, wait(0)))
-    assert message == (
-        f"test: role 'worker' of CTA 0, op 3, loads into a[0] while its load before is under way, {said}; "
-        "wait for the first one"
-    )
-    halves = of_ops(expect(0, 8192), load(0), load(0, step=1), wait(0), expect(0), load(0), wait(0, 1))
-    assert run(halves).cycles > 0
-
-
-@pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"num_flops": float("nan")}, "num_flops is nan, wants a number of 0 or more"),
