@@ -23,6 +23,29 @@ settings.load_profile("gpusim")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: tests of Ctrl-C would not end
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LONG = tuple(
+    line for line in (Path(__file__).parent / "long_tests.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"
+)
+"""Parts of the names of tests that run only with ``GPUSIM_TESTS=all``."""
+FULL_SUITE = 15_000
+"""Tests from which on a collection is the full suite."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave long tests out, unless all are wanted.
+
+    Raises:
+        pytest.UsageError: a name in ``long_tests.txt`` is no test's.
+    """
+    found = {item: [part for part in LONG if part in item.nodeid] for item in items}
+    unknown = set(LONG).difference(*found.values())
+    if unknown and len(items) >= FULL_SUITE:
+        raise pytest.UsageError(f"tests/long_tests.txt names no test: {', '.join(sorted(unknown))}")
+    if os.environ.get("GPUSIM_TESTS") != "all":
+        for item in (item for item, parts in found.items() if parts):
+            item.add_marker(pytest.mark.skip(reason="long, and its like run; GPUSIM_TESTS=all runs it"))
+
+
 gc.disable()  # collecting 16,000 tests makes many objects, none of them garbage
 
 
