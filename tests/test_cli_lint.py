@@ -49,6 +49,11 @@ def test_a_right_launch_is_clean(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "0 findings in 1 launch" in capsys.readouterr().out
 
 
+def test_a_file_may_define_dataclasses(tmp_path: Path) -> None:
+    text = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass Tile:\n    m: int\n"
+    assert main(["lint", kernel(tmp_path, text + RIGHT), "--gpu", "toy"]) == 0
+
+
 def test_a_wrong_launch_is_status_1_with_both_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", f"{kernel(tmp_path, WRONG)}:launch", "--gpu", "h100_sxm"]) == 1
     said = capsys.readouterr().out

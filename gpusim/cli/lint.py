@@ -87,10 +87,12 @@ def _made(name: str, make: Any, gpu: GpuSpec) -> Launch:
 
 
 def _module_of(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
+    name = f"gpusim_linted_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path) if path.is_file() else None
     if spec is None or spec.loader is None:
         raise ConfigError(f"lint: {str(path)!r} is no Python file, wants FILE.py or FILE.py:LAUNCH")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
