@@ -455,7 +455,8 @@ def test_a_swizzled_layout_has_as_many_offsets(swizzle: Swizzle, layout: Layout)
 def test_slices_of_a_swizzled_layout_stay_where_they_were(
     swizzle: Swizzle, offset: int, layout: Layout, data: st.DataObject
 ) -> None:
-    assume(layout.rank > 1)
+    if layout.rank < 2:  # most of those that are drawn
+        layout = cute.append(layout, Layout(3, 5), 2)
     composed = ComposedLayout(swizzle, offset, layout)
     first = data.draw(st.integers(0, it.product_each(layout.shape)[0] - 1))
     rest = cute.slice((first, *(None,) * (layout.rank - 1)), composed)
