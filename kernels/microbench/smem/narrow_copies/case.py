@@ -138,7 +138,7 @@ def counted() -> list[Row]:
 # ---------------------------------------------------------------------------------------------- launch and check
 @cache
 def tensor(pitch: int = PITCH_BYTES, row_bytes: int = ROW_BYTES[0]) -> NDArray[np.uint32]:
-    """What is copied: as many rows as the narrowest want; uint32[rows, words]. Narrower rows go on into the next."""
+    """The tensor that is copied, uint32[rows, words]: all rows that the narrowest copies read, and one more."""
     rows = MOST_WARPS * MOST_COPIES * COPY_BYTES // min(row_bytes, ROW_BYTES[0]) + (pitch != PITCH_BYTES)
     return read_only(np.random.default_rng(3).integers(1, 1 << 32, (rows, pitch // WORD_BYTES), dtype="<u4"))
 
