@@ -59,7 +59,7 @@ class ReductionParams(StreamParams):
         0, description="Further instructions of a thread besides loads and sums, of loops for any shape (read from SASS)"
     )
     code: Literal["plain", "torch"] = Field(
-        "plain", description="Code of sums of columns: plain has 16 parts of a thread in flight in the last CTA, torch one of a warp"
+        "plain", description="Code of sums of columns: the last CTA has 16 parts in flight (plain), or one a warp (torch)"
     )
     registers: Annotated[int, Field(ge=16, le=255)] | None = Field(
         None, description="Registers per thread, from ptxas; none: estimated"
