@@ -6,13 +6,14 @@ cd "$(dirname "$0")/.."
 # the explorer is tested in a real browser
 has_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
 if ! has_browser && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null || true
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null & browser=$!
 fi
-has_browser || echo "Chromium is not there: the explorer's tests in a browser are skipped (as root: apt-get install chromium chromium-driver)"
 unset PYTHONDONTWRITEBYTECODE  # many processes read the same modules
 python3 -m venv .venv
 # bytecode is made of what is imported, and not of all that is installed
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
+wait ${browser:-} || true  # it came while pip worked
+has_browser || echo "Chromium is not there: the explorer's tests in a browser are skipped (as root: apt-get install chromium chromium-driver)"
 .venv/bin/ruff check .
 find engine scripts -name '*.cpp' -o -name '*.h' ! -name records.h | xargs .venv/bin/clang-format --dry-run -Werror
 .venv/bin/mypy & types=$!  # beside the tests: half a minute of one core

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "scripts" / "check.sh"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "check.sh"
 
 
 def programs(folder: Path, bodies: dict[str, str]) -> None:
@@ -22,12 +21,15 @@ def programs(folder: Path, bodies: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("has_browser", [True, False])
 def test_who_has_no_browser_and_may_install_none_is_told(has_browser: bool, tmp_path: Path) -> None:
-    (tmp_path / "dirname").symlink_to(shutil.which("dirname") or "")
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "scripts")
+    programs(tmp_path / ".venv" / "bin", {"python": "", "ruff": "exit 7"})  # it ends where it would begin to check
     browser = {"chromium": "", "chromedriver": ""} if has_browser else {}
-    programs(tmp_path, {"id": "echo 1000", "python3": "exit 7", **browser})
-    bash = shutil.which("bash") or ""
-    found = subprocess.run([bash, str(SCRIPT)], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
-    assert found.returncode == 7, found.stderr  # it ends where it would make its virtual environment
+    programs(tmp_path / "bin", {"id": "echo 1000", "python3": "", **browser})
+    (tmp_path / "bin" / "dirname").symlink_to(shutil.which("dirname") or "")
+    command, path = [shutil.which("bash") or "", "scripts/check.sh"], {"PATH": str(tmp_path / "bin")}
+    found = subprocess.run(command, env=path, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 7, found.stderr
     assert ("the explorer's tests in a browser are skipped" in found.stdout) != has_browser
 
 
