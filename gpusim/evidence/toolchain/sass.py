@@ -23,7 +23,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -63,11 +63,11 @@ class Instruction:
     """Barriers that it waits for before it issues."""
     write_barrier: int | None = None
     """Barrier that is free again once its result is available."""
+    name: str = field(init=False, repr=False, compare=False)
+    """Opcode without modifiers."""
 
-    @property
-    def name(self) -> str:
-        """Opcode without modifiers."""
-        return self.opcode.split(".")[0]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.opcode.partition(".")[0])
 
     @property
     def shape(self) -> str:
