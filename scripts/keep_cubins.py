@@ -1,4 +1,4 @@
-"""Keep what takes nvcc longest in ``tests/kernels/cubins``, so that the suite need not wait for it.
+"""Keep cubins in ``tests/kernels/cubins``, so that the suite need not wait for nvcc.
 
 In: kernels, or none for those that are kept already. Out: a compressed cubin for each architecture; outdated ones go.
 """

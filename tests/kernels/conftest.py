@@ -1,7 +1,7 @@
 """Cubins and SASS of the kernels, wherever the toolkit is: built once for each source, and kept for later sessions.
 
-What takes nvcc longest is kept in the tree, too (``cubins/``, ``scripts/keep_cubins.py``): nvcc makes the same bytes each
-time (``test_compile.py``), so a kept cubin is taken where source, compiler and options are those that it was made of.
+They are kept in the tree, too (``cubins/``, ``scripts/keep_cubins.py``): nvcc makes the same bytes each time
+(``test_compile.py``), so a kept cubin is taken where source, compiler and options are those that it was made of.
 """
 
 from __future__ import annotations
