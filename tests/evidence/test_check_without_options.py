@@ -238,12 +238,38 @@ def test_every_measured_gemm_of_the_library_is_known_by_its_name() -> None:
         launches = [launch_of(names[0], grid=grid, block=block), *(launch_of(name, idx="1") for name in names[1:])]
         problem = f"{row['m']}x{row['n']}x{row['k']}:{row['dtype']}:{row['layout']}"
         profile = ProfileFile(path=Path("p.csv"), launches=tuple(launches))
-        (model,) = library_models(profile, problem, H200)
+        model, *sums = library_models(profile, problem, H200)
         launch = model.launch(H200)
         assert launch.num_ctas in (math.prod(grid), None), row["launched"]
-        num_idle = 128 * (launch.num_threads < math.prod(block))  # a warpgroup without a tile is not modelled
-        assert launch.num_threads + num_idle == math.prod(block), row["launched"]
+        assert launch.num_threads + 32 * launch.roles[-1].num_idle_warps == math.prod(block), row["launched"]
+        assert [item.launch_ids for item in sums] == [("1",)] * (len(names) - 1)
     assert len(rows) > 30 and any(" + " in row["launched"] for row in rows)
+
+
+def test_a_reduction_of_split_k_is_judged_by_the_second_kernel_of_its_gemm(tmp_path: Path) -> None:
+    """It was launched with the CTAs and threads that the model gives it, and read and wrote its sectors."""
+    with (kernels_dir().parent / "validation" / "studies" / "library_sums_h200_sxm.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["m"], row["k"]) == ("16", "4096")]
+    counted = [name for name in rows[0] if "__" in name]
+    units = {DURATION: "ns", "dram__bytes_read.sum": "byte"}
+    lines = [["ID", "Kernel Name", "Grid Size", "Block Size", "CC", *counted]]
+    lines += [["", "", "", "", "", *(units.get(name, "") for name in counted)]]
+    lines += [
+        [str(idx), row["kernel"], row["grid"].replace("x", ", "), row["block"].replace("x", ", "), "9.0",
+         *(row[name] for name in counted)] for idx, row in enumerate(rows)
+    ]  # fmt: skip
+    path = tmp_path / "sums.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(lines)
+    models = library_models(read_profile(path), "16x4096x4096", H200)
+    report = check_profile(path, gpu=H200, models=models)
+    gemm, sums = report.launches
+    assert (gemm.kernel_idx, sums.kernel_idx, report.unmodelled) == (0, 1, ())
+    exact = {part.metric for part in sums.comparisons if part.difference == 0.0}
+    sectors = {f"lts__t_sectors_srcunit_tex_op_{way}.sum" for way in ("read", "write")}
+    assert exact >= {"launch__grid_size", "launch__block_size", *sectors}
+    (block,) = (part for part in gemm.comparisons if part.metric == "launch__block_size")
+    assert block.passes and block.predicted == 384.0  # a consumer warpgroup of three has no tile
 
 
 def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refused() -> None:

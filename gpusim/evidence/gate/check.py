@@ -225,7 +225,7 @@ def _judged(
     asked = {**model.tolerances, **limits.tolerances}
     kernels = kernels_of_call(model.launch(gpu))
     measured = {**_shape(launch), **launch.metrics}
-    kernel_idx = _which(kernels, measured)
+    kernel_idx = _which(kernels, measured) if model.kernel_idx is None else model.kernel_idx
     kernel = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
@@ -252,7 +252,7 @@ def _judged(
         comparisons.append(
             Comparison(
                 metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
-                tolerance=_tolerance(metric, model, gpu, asked, result),
+                tolerance=_tolerance(metric, kernel.kernel if kernel_idx else model.kernel, gpu, asked, result),
             )
         )
     if len(kernels) > 1:
@@ -270,14 +270,14 @@ def _judged(
 
 
 def _tolerance(
-    metric: str, model: Model, gpu: GpuSpec, asked: Mapping[str, float], result: Result
+    metric: str, family: str, gpu: GpuSpec, asked: Mapping[str, float], result: Result
 ) -> Tolerance | None:
     """Tolerance of a metric; None or infinite where it is only shown."""
     if metric.startswith(AT_LEAST) and metric not in asked:
         return Tolerance(limit=math.inf, source="at least: the largest of its parts, of which the tensor pipe is predicted")
     if metric not in asked and is_shown_only(metric, result):
         return None
-    return tolerance_of(metric, model.kernel, gpu.name, asked)
+    return tolerance_of(metric, family, gpu.name, asked)
 
 
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:

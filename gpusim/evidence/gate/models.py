@@ -51,6 +51,10 @@ class Model:
     block: tuple[int, ...] = ()
     make: Callable[[GpuSpec], Launch] | None = None
     """Function that makes a launch written in Python; None for models of ``KERNEL_MODELS``."""
+    kernel_idx: int | None = None
+    """Index of its kernel among those that a call launches; None: the one whose CTAs and threads are the launch's."""
+    num_idle_warps: int = 0
+    """Warps of each CTA that have no role."""
     l2: L2 = "flushed"
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Allowed errors of predictions by class or metric, where they differ from the defaults."""
@@ -104,7 +108,11 @@ class Model:
         Raises:
             GpusimError: there is no such model, or it refuses the options.
         """
-        return self.params(gpu, changes).launch(gpu) if self.make is None else self.make(gpu)
+        made = self.params(gpu, changes).launch(gpu) if self.make is None else self.make(gpu)
+        if not self.num_idle_warps:
+            return made
+        *others, last = made.roles
+        return replace(made, roles=(*others, replace(last, num_idle_warps=last.num_idle_warps + self.num_idle_warps)))
 
     def params(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> KernelParams:
         """Parameters of the model with ``changes``, checked.
