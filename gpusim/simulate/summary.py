@@ -144,11 +144,11 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     busy = counted.tensor_core.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
-    limits = ran.plan.occupancy.limits
+    limits, num_idle_warps = ran.plan.occupancy.limits, sum(role.num_idle_warps for role in launch.roles)
     return counters | {
         "launch__registers_per_thread": launch.registers_per_thread,
         "launch__waves_per_multiprocessor": ran.plan.num_ctas / ran.plan.num_slots,
-        "launch__grid_size": ran.plan.num_ctas, "launch__block_size": launch.num_threads + WARP_SIZE * sum(role.num_idle_warps for role in launch.roles),
+        "launch__grid_size": ran.plan.num_ctas, "launch__block_size": launch.num_threads + WARP_SIZE * num_idle_warps,
         "launch__cluster_size": launch.cluster_size,
         "launch__occupancy_limit_registers": limits["registers"], "launch__occupancy_limit_shared_mem": limits["smem"],
         "launch__occupancy_limit_warps": limits["warps"], "launch__occupancy_limit_blocks": limits["ctas"],

@@ -30,14 +30,8 @@ from gpusim.evidence.gate.gpu_refusals import (
     refuse_two_gpus,
 )
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
-from gpusim.evidence.gate.predictions import (
-    AT_LEAST,
-    SOURCE_WAVEFRONTS,
-    is_shown_only,
-    predictions,
-    source_wavefronts,
-    thread_numbers,
-)
+from gpusim.evidence.gate.predictions import SOURCE_WAVEFRONTS, is_shown_only, predictions, source_wavefronts, thread_numbers
+from gpusim.evidence.gate.throughputs import without_rule
 from gpusim.evidence.gate.tolerances import Tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
@@ -233,7 +227,7 @@ def _judged(
     result = simulated[key]
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
-    predicted = predictions(result, measured, thread_numbers=thread_numbers(launch))
+    predicted = predictions(result, measured, gpu=gpu, thread_numbers=thread_numbers(launch))
     if SOURCE_WAVEFRONTS & set(measured):
         without = simulate(kernel, gpu, clock=result.sm_clock_mhz, l2=state_of(model), ideals=("bank_conflicts",))
         predicted |= source_wavefronts(result, without)
@@ -273,8 +267,6 @@ def _tolerance(
     metric: str, family: str, gpu: GpuSpec, asked: Mapping[str, float], result: Result
 ) -> Tolerance | None:
     """Tolerance of a metric; None or infinite where it is only shown."""
-    if metric.startswith(AT_LEAST) and metric not in asked:
-        return Tolerance(limit=math.inf, source="at least: the largest of its parts, of which the tensor pipe is predicted")
     if metric not in asked and is_shown_only(metric, result):
         return None
     return tolerance_of(metric, family, gpu.name, asked)
@@ -295,6 +287,8 @@ def _on_metrics(judged: Sequence[LaunchCheck]) -> list[str]:
     unpredicted = [name for item in judged for name in item.unpredicted]
     if unpredicted:
         lines.append(f"not predicted, and so not compared: {_some_names(unpredicted)}")
+    if parts := without_rule({part.metric for item in judged for part in item.comparisons}):
+        lines.append(parts)
     absent = [name for item in judged for name in item.absent]
     if absent:
         lines.append(f"judged where a profile has it, and not in this one: {_some_names(absent)}")
