@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -211,6 +212,61 @@ def test_a_selection_that_is_none_is_refused(tmp_path: Path, given: str) -> None
     path.write_text(f'[[model]]\nkernel = "transpose"\n{given}\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=rf"models\.toml: \[\[model\]\] {given.split(maxsplit=1)[0]} is .*, wants"):
         read_models(path)
+
+
+TRANSPOSES = '''
+[[model]]
+regex = "transpose_(?P<way>[a-z]+)"
+kernel = "transpose"
+options = {{ m = "{m}", n = "grid_x * 32", smem = "{{way}}" }}
+'''
+
+
+def test_one_model_predicts_many_shapes_by_its_expressions(tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(TRANSPOSES.format(m="(grid_y + 0 * launch) * block_x"), encoding="utf-8")
+    (model,) = read_models(path)
+    for launch, ways in (
+        (launch_of("transpose_padded", grid=(256, 128, 1), block=(32, 8, 1)), "padded"),
+        (launch_of("transpose_none", grid=(4, 2), block=(32, 8), idx="7"), "none"),
+    ):
+        assert model.of(launch).options == {"m": launch.grid[1] * 32, "n": launch.grid[0] * 32, "smem": ways}
+    profile = tmp_path / "small.csv"
+    lines = [f'"{idx}","transpose_{way}","(32, 8, 1)","({side}, {side}, 1)","9000"'
+             for idx, (way, side) in enumerate([("padded", 8), ("none", 8), ("padded", 4)])]
+    profile.write_text("\n".join([f'"ID","Kernel Name","Block Size","Grid Size","{CYCLES}"', *lines]), encoding="utf-8")
+    report = check_profile(profile, gpu=H200, models=[model], limits=Limits(clock_mhz=1700.0))
+    told = [(item.model.options["smem"], item.model.options["m"]) for item in report.launches if item.model]
+    assert told == [("padded", 256), ("none", 256), ("padded", 128)] and not report.unmet
+    sizes = [part.difference for item in report.launches for part in item.comparisons if part.metric.endswith("_size")]
+    assert sizes == [0.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("m", "says"),
+    [
+        ("grid_x ** 2", "'grid_x ** 2' is no arithmetic, wants integers, names"), ("grid_x / 2", "is no arithmetic"),
+        ("abs(grid_x)", "is no arithmetic"), ("grid_x if launch else 2", "is no arithmetic"), ("1.5", "is no arithmetic"),
+        ("grid_x.real", "is no arithmetic"), ("grid_x +", "is no arithmetic"), ("[1]", "is no arithmetic"),
+        ("1" * 201 + " + 1", "an expression of 205 letters, wants at most 200"), ("True * 2", "is no arithmetic"),
+        ("grid_q * 3", "'grid_q' is unknown; did you mean 'grid_x'"), ("grid_x // (launch - launch)", "divides by zero"),
+        ("way * 2", "way is 'padded', wants digits"), ("grid_x" + " * 99999999" * 3, "gives more than 2^53"),
+        ("grid_x - 999", "--m"),
+    ],
+)  # fmt: skip
+def test_anything_but_arithmetic_is_refused_in_a_sentence(tmp_path: Path, m: str, says: str) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(TRANSPOSES.format(m=m), encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"models\.toml: \[\[model\]\] .*{re.escape(says)}"):
+        check_profile(DATA / "transposes_raw.csv", gpu=H200, models=read_models(path))
+
+
+def test_a_launch_without_a_grid_and_a_group_with_its_name_are_refused(tmp_path: Path) -> None:
+    model = Model(kernel="transpose", options={"m": "grid_y", "n": 64}, regex="(?P<n>.)")
+    with pytest.raises(ConfigError, match="launch 0: the launch has no grid_y, its values are launch, n"):
+        model.of(launch_of("transpose"))
+    with pytest.raises(ConfigError, match="a group has the name 'grid_x', which a launch has"):
+        replace(model, regex="(?P<grid_x>.)").refuse_expressions()
 
 
 # ---------------------------------------------------------------------------------------------- a library's names

@@ -102,21 +102,10 @@ def check_profile(
     if gpu is not None:
         refuse_clock(limits.clock_mhz, gpu)
         for stated in models:
-            stated.launch(gpu)  # refuses bad options even of models without a launch
-    judged: list[LaunchCheck] = []
-    unmodelled: list[ProfiledLaunch] = []
-    simulated: dict[tuple[int, int, float], Result] = {}
-    for launch in profile.launches:
-        model = model_for(launch, models)
-        if model is None and models:
-            unmodelled.append(launch)
-            continue
-        refuse_other_gpu(launch, gpu, path)
-        refuse_impossible(launch, gpu, path)
-        if model is None or gpu is None:
-            judged.append(LaunchCheck(launch=launch, model=None, result=None, comparisons=(), clock=""))
-        else:
-            judged.append(_judged(launch, model, gpu, limits, simulated))
+            stated.refuse_expressions()
+            if not stated.computed:
+                stated.launch(gpu)  # refuses bad options even of models without a launch
+    judged, unmodelled, met = _each_judged(profile, models, gpu, limits)
     if not judged:
         names = _some_names([item.kernel for item in profile.launches])
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
@@ -137,7 +126,7 @@ def check_profile(
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
             for name, count in Counter(gone).items()
         ]
-    unmet = [model for model in models if not any(item.model is model for item in judged)]
+    unmet = [model for model in models if id(model) not in met]
     remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
     unused = _unused(limits.tolerances, judged)
     remarks += _several(judged)
@@ -149,6 +138,30 @@ def check_profile(
         unmet=tuple(item.awaited for item in unmet), unmodelled=tuple(unmodelled), is_strict=limits.is_strict,
         lost=tuple(name for name in profile.lost if _may_be_judged(name, models, judged)),
     )
+
+
+def _each_judged(
+    profile: ProfileFile, models: Sequence[Model], gpu: GpuSpec | None, limits: Limits
+) -> tuple[list[LaunchCheck], list[ProfiledLaunch], set[int]]:
+    """Launches held against their models, those without a model, and the ``id`` of each model that has a launch."""
+    judged: list[LaunchCheck] = []
+    unmodelled: list[ProfiledLaunch] = []
+    simulated: dict[tuple[int, int, float], Result] = {}
+    made: dict[tuple[int, str], Model] = {}
+    for launch in profile.launches:
+        model = model_for(launch, models)
+        if model is None and models:
+            unmodelled.append(launch)
+            continue
+        refuse_other_gpu(launch, gpu, profile.path)
+        refuse_impossible(launch, gpu, profile.path)
+        if model is None or gpu is None:
+            judged.append(LaunchCheck(launch=launch, model=None, result=None, comparisons=(), clock=""))
+        else:
+            for_launch = model.of(launch)
+            for_launch = made.setdefault((id(model), repr(for_launch.options)), for_launch)
+            judged.append(_judged(launch, for_launch, gpu, limits, simulated))
+    return judged, unmodelled, {idx for idx, _ in made}
 
 
 def _is_compared(launch: ProfiledLaunch, models: Sequence[Model]) -> bool:
