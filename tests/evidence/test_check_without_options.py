@@ -234,7 +234,7 @@ def test_one_model_predicts_many_shapes_by_its_expressions(tmp_path: Path) -> No
     profile = tmp_path / "small.csv"
     lines = [f'"{idx}","transpose_{way}","(32, 8, 1)","({side}, {side}, 1)","9000"'
              for idx, (way, side) in enumerate([("padded", 8), ("none", 8), ("padded", 4)])]
-    profile.write_text("\n".join([f'"ID","Kernel Name","Block Size","Grid Size","{CYCLES}"', *lines]), encoding="utf-8")
+    profile.write_text("\n".join([f'"ID","Kernel Name","Block Size","Grid Size","{CYCLES}"', *lines, ""]), encoding="utf-8")
     report = check_profile(profile, gpu=H200, models=[model], limits=Limits(clock_mhz=1700.0))
     told = [(item.model.options["smem"], item.model.options["m"]) for item in report.launches if item.model]
     assert told == [("padded", 256), ("none", 256), ("padded", 128)] and not report.unmet
