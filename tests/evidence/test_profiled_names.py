@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpusim import load_gpu, simulate
+from gpusim import Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import kernels_dir, load_case
 from gpusim.evidence.cases.validation_kernel import CYCLES, row_clock_mhz
 from gpusim.evidence.gate.check import Limits, check_profile
@@ -24,11 +25,14 @@ from gpusim.evidence.gate.predictions import (
     predictions,
     source_wavefronts,
 )
+from gpusim.evidence.gate.stall_reasons import NAME, stall_reasons
 from gpusim.evidence.gate.throughputs import PARTS
 from gpusim.evidence.nsight.metrics import class_of
 from gpusim.evidence.nsight.profiles import read_profile
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.simulate.result import Result
+from gpusim.workload import ops
+from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import wavefronts
 
 DATA = Path(__file__).parent / "data"
@@ -199,6 +203,28 @@ def test_scattered_stores_take_two_cycles_a_sector() -> None:
         ports[smem] = told[f"l1tex__m_l1tex2xbar_req_cycles_active.{ELAPSED}"] * result.cycles / 100.0 * 132
     lines = 512 * 512 * 4 / 128
     assert ports["padded"] == pytest.approx(4 * lines + lines) and ports["none"] == pytest.approx(2 * 32 * lines + lines)
+
+
+def test_stall_reasons_are_shown_as_shares_of_the_warps_that_stay(tmp_path: Path) -> None:
+    """A producer of one warp waits for mbarriers in half of its life, four consumer warps for wgmma in a quarter."""
+    def nothing(cta: RoleContext) -> Iterator[ops.Op]:
+        del cta
+        yield from ()
+
+    roles = (
+        WarpRole(name="producer", num_warps=4, program=nothing, num_exiting_warps=3),
+        WarpRole(name="consumer", num_warps=4, program=nothing),
+    )
+    launch = Launch(kernel="k", num_ctas=1, num_tiles=1, roles=roles)
+    states = {"producer": {"wait_mbarrier": 0.5, "issue": 0.5}, "consumer": {"wait_wgmma": 0.25, "tensor": 0.75}}
+    told = stall_reasons(replace(simulate(launch, H200, clock=1500.0), states=states), launch)
+    assert told[NAME.format("long_scoreboard")] == pytest.approx(100.0 * 0.5 / 5)
+    assert told[NAME.format("barrier")] == pytest.approx(100.0 * 4 * 0.25 / 5) and told[NAME.format("no_instruction")] == 0.0
+    path = tmp_path / "p.csv"
+    path.write_text(f'"ID","Kernel Name","{CYCLES}","{NAME.format("barrier")}"\n"","","","%"\n"0","k","90000","99"\n')
+    (item,) = check_profile(path, gpu=H200, models=[Model(kernel="gemm", options=GEMM)]).launches
+    (shown,) = [part for part in item.comparisons if part.metric == NAME.format("barrier")]
+    assert shown.passes is None and 0.0 < shown.predicted < 100.0
 
 
 def test_a_gpu_without_measured_shares_has_none() -> None:

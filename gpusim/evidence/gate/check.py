@@ -31,6 +31,7 @@ from gpusim.evidence.gate.gpu_refusals import (
 )
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.predictions import SOURCE_WAVEFRONTS, is_shown_only, predictions, source_wavefronts, thread_numbers
+from gpusim.evidence.gate.stall_reasons import AT_LEAST, STALLED, stall_reasons
 from gpusim.evidence.gate.throughputs import without_rule
 from gpusim.evidence.gate.tolerances import Tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
@@ -241,6 +242,7 @@ def _judged(
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
     predicted = predictions(result, measured, gpu=gpu, thread_numbers=thread_numbers(launch))
+    predicted |= stall_reasons(result, kernel)
     if SOURCE_WAVEFRONTS & set(measured):
         without = simulate(kernel, gpu, clock=result.sm_clock_mhz, l2=state_of(model), ideals=("bank_conflicts",))
         predicted |= source_wavefronts(result, without)
@@ -280,6 +282,8 @@ def _tolerance(
     metric: str, family: str, gpu: GpuSpec, asked: Mapping[str, float], result: Result
 ) -> Tolerance | None:
     """Tolerance of a metric; None or infinite where it is only shown."""
+    if metric.startswith(STALLED) and metric not in asked:
+        return Tolerance(limit=math.inf, source=AT_LEAST)
     if metric not in asked and is_shown_only(metric, result):
         return None
     return tolerance_of(metric, family, gpu.name, asked)
