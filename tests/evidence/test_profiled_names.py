@@ -239,6 +239,21 @@ def test_a_gpu_without_measured_shares_has_none() -> None:
 # ---------------------------------------------------------------------------------------------- labels of sections
 
 
+def test_labels_of_older_versions_are_aliases_and_unknown_ones_are_named(tmp_path: Path) -> None:
+    lines = [f'"0","k","GPU Speed Of Light","{label}","{unit}","{value}"' for label, unit, value in (
+        ("SOL SM", "%", "41.5"), ("SOL FB", "%", "12.5"), ("SOL L2 Cache", "%", "7.25"), ("Elapsed Cycles", "cycle", "9,000"),
+        ("Luck", "%", "3"),
+    )]  # fmt: skip
+    header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+    (tmp_path / "old.csv").write_text("\n".join([header, *lines, ""]), encoding="utf-8")
+    profile = read_profile(tmp_path / "old.csv")
+    assert profile.launches[0].metrics == {
+        f"sm__throughput.{ELAPSED}": 41.5, f"gpu__dram_throughput.{ELAPSED}": 12.5, f"lts__throughput.{ELAPSED}": 7.25,
+        "gpc__cycles_elapsed.max": 9000.0,
+    }
+    assert "labels that no prediction has, not compared: Luck" in profile.remarks
+
+
 def test_sections_of_a_full_set_are_read_by_their_labels() -> None:
     first = read_profile(DATA / "by_pointers_details.csv").launches[0].metrics
     assert {name: first[name] for name in (

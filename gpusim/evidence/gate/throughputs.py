@@ -133,7 +133,8 @@ def _l1_cycles(result: Result, numbers: Mapping[str, float]) -> tuple[float, flo
     """Cycles of the port of requests, and wavefronts of the data stage.
 
     The port sends a stored sector in a cycle, one that is not filled in two, and the request for a line in one. Two
-    neighbouring lines of a wide load are one request. The data stage takes a wavefront for each stored line.
+    neighbouring lines of a wide load are one request, but not of cp.async, whose tiles have rows of a line. The data stage
+    takes a wavefront for each stored line, and none for a cp.async that bypasses L1.
     """
     loads, loaded = _accesses(numbers, "ld")
     stores, stored = _accesses(numbers, "st")
@@ -142,10 +143,12 @@ def _l1_cycles(result: Result, numbers: Mapping[str, float]) -> tuple[float, flo
     lines = max(loads, loaded / SECTORS_OF_LINE)
     missed = lines * min(1.0, read / loaded) if loaded else 0.0
     by_tma = max(0.0, read - loaded) / SECTORS_OF_LINE
-    asked = missed / 2.0 if loaded >= PAIRED_SECTORS * loads else missed
+    is_by_cp_async = result.fill_wavefronts > 0.0
+    asked = missed if is_by_cp_async or loaded < PAIRED_SECTORS * loads else missed / 2.0
     stored_lines = stored if is_scattered else max(stores, stored / SECTORS_OF_LINE)
     port = written * (2.0 if is_scattered else 1.0) + asked + by_tma
-    return port, numbers[SHARED] + LOAD_WAVEFRONTS * missed + (lines - missed) + stored_lines
+    of_loads = 0.0 if is_by_cp_async else LOAD_WAVEFRONTS * missed + (lines - missed)
+    return port, numbers[SHARED] + of_loads + stored_lines
 
 
 def _l2_shares(numbers: Mapping[str, float], slice_cycles: float) -> tuple[float, float, float]:
