@@ -1,10 +1,11 @@
 """Predict shares of peaks and active warps of measured rows, for the tolerances of ``gpusim check``.
 
-    python scripts/judge_shares.py > validation/studies/judged_shares_h200_sxm.csv
+    python scripts/judge_shares.py [DIR] > validation/studies/judged_shares_h200_sxm.csv
 
-Rows are those of ``validation/studies/nsight_shares_h200_sxm.csv`` and of measured GEMMs (active warps alone). Of the study,
-rows of even index fitted the constants of :mod:`gpusim.evidence.gate.throughputs`. They judge only what has no such
-constant. Launches of more than :data:`MOST_CYCLES` are left out, as they take long to simulate.
+Measured GEMMs are those of ``validation/measured/h200_sxm``, or of DIR, where ``gpusim measure --metric`` wrote tables with
+more shares. Rows of streaming kernels are those of ``validation/studies/nsight_shares_h200_sxm.csv``. Of these, rows of even
+index fitted the constants of :mod:`gpusim.evidence.gate.throughputs`. They judge only what has no such constant. Launches of
+more than :data:`MOST_CYCLES` are left out, as they take long to simulate.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import csv
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from gpusim.errors import GpusimError
@@ -43,11 +45,11 @@ Judged = tuple[str, Model, Mapping[str, str], dict[str, str], tuple[str, ...], i
 """Family, model, row, config, metrics to judge, reads of ``SR_TID`` by each warp."""
 
 
-def main() -> None:
+def main(tables: Path) -> None:
     """Print the table."""
     gpu, out = load_gpu(GPU), csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(COLUMNS)
-    for family, model, row, config, names, thread_numbers in (*streaming(gpu), *own(gpu), *library(gpu)):
+    for family, model, row, config, names, thread_numbers in (*streaming(gpu), *own(gpu, tables), *library(gpu, tables)):
         try:
             launch = model.launch(gpu)
             result = simulate(launch, gpu, clock=row_clock_mhz(row, gpu), l2="flushed", data="random")
@@ -76,19 +78,19 @@ def streaming(gpu: GpuSpec) -> Iterator[Judged]:
                 yield name, model, row, config, names, dimensions
 
 
-def own(gpu: GpuSpec) -> Iterator[Judged]:
+def own(gpu: GpuSpec, tables: Path) -> Iterator[Judged]:
     """Measured GEMMs of ours."""
     for name in OWN:
         case = load_case(name)
-        for config, row in _measured(case):
+        for config, row in _measured(case, tables):
             kernel = "sgemm_naive" if name == "sgemm_naive" else "gemm"
             yield name, _model(kernel, case.model_options(config, gpu)), row, config, JUDGED_SHARES, 1
 
 
-def library(gpu: GpuSpec) -> Iterator[Judged]:
+def library(gpu: GpuSpec, tables: Path) -> Iterator[Judged]:
     """Measured GEMMs of cuBLAS, by the names of their kernels."""
     for name in LIBRARY:
-        for config, row in _measured(load_case(name)):
+        for config, row in _measured(load_case(name), tables):
             found = cublas_kernels.options(config, row, gpu)
             if found is not None:
                 model = Model(kernel="gemm", options=found, num_idle_warps=cublas_kernels.idle_warps(found, row))
@@ -108,12 +110,12 @@ def _known(kernel: str) -> set[str]:
     return {*KERNEL_MODELS[kernel].params.options(), *KERNEL_MODELS[kernel].params.model_fields}
 
 
-def _measured(case: Case) -> Iterator[tuple[dict[str, str], Mapping[str, str]]]:
-    table = Table.read(VALIDATION / "measured" / GPU / f"{case.name}.csv")
+def _measured(case: Case, tables: Path) -> Iterator[tuple[dict[str, str], Mapping[str, str]]]:
+    table = Table.read(tables / f"{case.name}.csv")
     for row in asked_rows(case, [row for row in table.rows if row.get(JUDGED_SHARES[0])]):
         if float(row[CYCLES]) <= MOST_CYCLES and not math.isnan(float(row[JUDGED_SHARES[0]])):
             yield dict(config_of(row, case.columns)), row
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else VALIDATION / "measured" / GPU)

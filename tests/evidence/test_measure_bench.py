@@ -112,6 +112,12 @@ def test_a_child_that_never_began_gives_its_sentence(tmp_path: Path) -> None:
         bench(tmp_path)._take(ended, job(1).configs, Chunk(), [0], is_counted=False)
 
 
+def test_further_metrics_are_counted_behind_those_of_the_group(tmp_path: Path) -> None:
+    group = job(1).rules
+    more = Options(out=tmp_path, metrics=("sm__throughput.avg", *group.metrics[:1]))
+    assert more.counted(group) == (*Options(out=tmp_path).counted(group), "sm__throughput.avg")
+
+
 def profile_text(*kernels: str) -> str:
     rows = [f'"{number}","{kernel}","1,0{number:02}"' for number, kernel in enumerate(kernels)]
     return "\n".join(['"ID","Kernel Name","a.sum"', '"","",""', *rows])
@@ -217,6 +223,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         (["--all", "--minutes", "0"], "above 0"),
         (["--all", "--seed", "-1"], "--seed -1"),
         (["--all", "--arch", "sm_80"], "--build-only"),
+        (["occupancy", "--metric", "sm__throughput.avg.pct_of_peak_sustained_elapsed"], "give --out DIR"),
         (["--all", "--build-only", "--arch", "hopper"], "for example sm_80"),
     ],
 )

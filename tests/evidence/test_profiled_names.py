@@ -241,8 +241,8 @@ def test_a_gpu_without_measured_shares_has_none() -> None:
 
 def test_labels_of_older_versions_are_aliases_and_unknown_ones_are_named(tmp_path: Path) -> None:
     lines = [f'"0","k","GPU Speed Of Light","{label}","{unit}","{value}"' for label, unit, value in (
-        ("SOL SM", "%", "41.5"), ("SOL FB", "%", "12.5"), ("SOL L2 Cache", "%", "7.25"), ("Elapsed Cycles", "cycle", "9,000"),
-        ("Luck", "%", "3"),
+        ("SOL SM", "%", "41.5"), ("SOL FB", "%", "12.5"), ("SOL L2 Cache", "%", "7.25"),
+        ("Elapsed Cycles", "cycle", "9,000"), ("Luck", "%", "3"),
     )]  # fmt: skip
     header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
     (tmp_path / "old.csv").write_text("\n".join([header, *lines, ""]), encoding="utf-8")
