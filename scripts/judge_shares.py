@@ -2,10 +2,10 @@
 
     python scripts/judge_shares.py [DIR] > validation/studies/judged_shares_h200_sxm.csv
 
-Measured GEMMs are those of ``validation/measured/h200_sxm``, or of DIR, where ``gpusim measure --metric`` wrote tables with
-more shares. Rows of streaming kernels are those of ``validation/studies/nsight_shares_h200_sxm.csv``. Of these, rows of even
-index fitted the constants of :mod:`gpusim.evidence.gate.throughputs`. They judge only what has no such constant. Launches of
-more than :data:`MOST_CYCLES` are left out, as they take long to simulate.
+Measured GEMMs are those of ``validation/measured/h200_sxm``, or of DIR, where ``scripts/measure_shares.py`` wrote tables
+with more shares. Rows of streaming kernels are those of ``validation/studies/nsight_shares_h200_sxm.csv``. Of these, rows of
+even index fitted the constants of :mod:`gpusim.evidence.gate.throughputs`. They judge only what has no such constant.
+Launches of more than :data:`MOST_CYCLES` are left out, as they take long to simulate.
 """
 
 from __future__ import annotations

@@ -46,8 +46,6 @@ def measure_command(
     minutes: Annotated[float | None, typer.Option(
         "--minutes", metavar="M", help="Begin nothing new after M minutes.")] = None,
     no_counters: Annotated[bool, typer.Option("--no-counters", help="Times alone, without Nsight Compute.")] = False,
-    metrics: Annotated[list[str] | None, typer.Option(
-        "--metric", metavar="NAME", help="Further metric of Nsight Compute, with --out. Repeatable.")] = None,
     names_only: Annotated[bool, typer.Option(
         "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
@@ -79,8 +77,6 @@ def measure_command(
         raise ConfigError("--arch goes with --build-only; what is measured is built for the GPU that is here")
     if seed < 0:
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
-    if metrics and out is None:
-        raise ConfigError("--metric gives rows further columns: give --out DIR, where such tables go")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
     folder = Path(build_dir) if build_dir else None
     if every or build_only:
@@ -92,14 +88,14 @@ def measure_command(
         return
     options = Options(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
-        retries=retry, metrics=tuple(metrics or ()),
+        retries=retry,
     )  # fmt: skip
     if names_only:
         if out is None:
             raise ConfigError("--names-only writes no measured rows: give --out DIR, where its tables go")
         _tell_names(cases, options)
         return
-    _measure(cases, options, folder, math.inf if minutes is None else time.monotonic() + 60.0 * minutes)
+    measure(cases, options, folder, math.inf if minutes is None else time.monotonic() + 60.0 * minutes)
 
 
 def _measured_dir() -> Path:
@@ -190,7 +186,8 @@ def _tell_names(cases: Sequence[Case], options: Options) -> None:
         typer.echo(f"{case.name}: {len(lines)} launches told, nothing timed: {path}", err=True)
 
 
-def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until: float) -> None:
+def measure(cases: Sequence[Case], options: Options, folder: Path | None, until: float) -> None:
+    """Measure ``cases`` until ``time.monotonic()`` is past ``until``. ``folder``: cubins; None: the default folder."""
     from importlib.util import find_spec
 
     from rich.console import Console

@@ -223,7 +223,6 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         (["--all", "--minutes", "0"], "above 0"),
         (["--all", "--seed", "-1"], "--seed -1"),
         (["--all", "--arch", "sm_80"], "--build-only"),
-        (["occupancy", "--metric", "sm__throughput.avg.pct_of_peak_sustained_elapsed"], "give --out DIR"),
         (["--all", "--build-only", "--arch", "hopper"], "for example sm_80"),
     ],
 )

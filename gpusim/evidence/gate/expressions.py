@@ -56,7 +56,7 @@ def expressions_in(kind: type[KernelParams], options: Mapping[str, Any]) -> dict
 
 
 def computed(text: str, values: Mapping[str, int | str], where: str, *, is_integer: bool) -> int | str:
-    """Value of an option: of the whole text, or of each part in braces, where a name alone may be a text.
+    """Value of an option: of all its text, or of each part in braces, where a name alone may be a text.
 
     >>> computed("(grid_x - 1) * 128", {"grid_x": 3}, "m", is_integer=True)
     256
@@ -64,7 +64,7 @@ def computed(text: str, values: Mapping[str, int | str], where: str, *, is_integ
     '64x128x64'
 
     Raises:
-        ConfigError: the text is no arithmetic, a name is unknown, or the value is no whole number within limits.
+        ConfigError: the text is no arithmetic, a name is unknown, or the value is no integer within limits.
     """
     if is_integer:
         return _value(text, values, where)
@@ -118,7 +118,7 @@ def _tree(text: str, where: str) -> ast.expr:
 
 
 def _value(text: str, values: Mapping[str, int | str], where: str) -> int:
-    """Value of a whole expression."""
+    """Value of an expression."""
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.BinOp):
             left, right = value(node.left), value(node.right)

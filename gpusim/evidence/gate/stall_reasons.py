@@ -9,7 +9,7 @@ Models:
 Ignores:
 
 * states that show as several reasons, so that each share is a lower bound
-* differences between the lives of a CTA's roles: each warp that stays counts alike
+* differences between the lives of a CTA's roles: each warp that stays has the same weight
 
 Source: kernels/probes/stall_reasons, h200_sxm, 2026-11-29, for the reason of each state. No row judges the shares.
 """

@@ -19,18 +19,18 @@ Source: validation/studies/nsight_shares_h200_sxm.csv. Constants are fitted to i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from gpusim.evidence.cases.judged_metrics import CYCLES, SHARED
-from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.evidence.cases.judged_metrics import CYCLES, SHARED, THREAD_NUMBERS
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
 
 ELAPSED = "avg.pct_of_peak_sustained_elapsed"
-HOPPER = 9.0
 L2_MHZ: Mapping[str, float] = MappingProxyType({"h200_sxm": 1706.0})
 """Clock of L2 by GPU: median of ``lts__cycles_elapsed.avg.per_second``."""
 
@@ -44,8 +44,8 @@ LOAD_WAVEFRONTS = 1.3
 TAG_CYCLES, PORT_STORE_CYCLES, PORT_LOAD_CYCLES = 0.35, 1.03, 0.228
 """L2 cycles of a slice for each sector: in the tag stage; at the port, of a stored and of a loaded one."""
 LINK_CYCLES, LINK_POWER, LINK_IDLE_FRACTION = 2.45, 7.8, 0.85
-"""Busy L2 cycles of the link for each crossing sector while few cross, how sharply it saturates, and the share of the time
-without CTAs in which the link is idle."""
+"""Busy L2 cycles of the link for each crossing sector while few cross; exponent of its saturation; fraction of the time
+without CTAs in which it is idle."""
 
 PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sm": (),
@@ -79,6 +79,16 @@ def without_rule(metrics: Iterable[str]) -> str:
     return f"parts without a rule: {'; '.join(parts)}" if parts else ""
 
 
+def with_throughputs(result: Result, gpu: GpuSpec) -> Result:
+    """Result with its shares of peaks among the counters; unchanged where it is of several kernels."""
+    if not result.simulated_mhz:
+        return result
+    counters = result.counters
+    warps = counters["launch__grid_size"] * counters["launch__block_size"] / WARP_SIZE
+    numbers = {**counters, SHARED: counters[SHARED] + THREAD_NUMBERS * warps}
+    return replace(result, counters={**counters, **throughputs(result, numbers, gpu)})
+
+
 def throughputs(result: Result, numbers: Mapping[str, float], gpu: GpuSpec) -> dict[str, float]:
     """Shares of peaks in percent: ``sm__throughput``, ``l1tex__throughput``, ``lts__throughput``, and parts of them.
 
@@ -88,7 +98,7 @@ def throughputs(result: Result, numbers: Mapping[str, float], gpu: GpuSpec) -> d
         gpu: the GPU that was simulated.
     """
     cycles = numbers[CYCLES]
-    if gpu.compute_capability != HOPPER or not cycles:
+    if "wgmma" not in gpu.features or not cycles:
         return {}
     found = {
         name: 100.0 * busy / (gpu.num_sms * cycles)

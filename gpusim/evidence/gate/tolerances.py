@@ -144,12 +144,13 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     known = _held_out().get(gpu, {})
     p90 = known.get(model, {}).get(kind.held_out or same_as(metric))
     if p90 is not None and p90 > USELESS:
-        said = f"{p90:g} {'points' if is_points else '%'}"
-        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {said}")
+        error = f"{p90:g} {'points' if is_points else '%'}"
+        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {error}")
     if p90 is not None and (kind.held_out or kind.is_of_family or p90 > kind.limit):
-        return Tolerance(limit=p90, is_points=is_points, source=f"P90 of {model}'s judged rows: {known['source']}")
-    said = kind.source if math.isinf(kind.limit) else f"default of {kind.name}: {kind.source}"
-    return Tolerance(limit=kind.limit, is_points=is_points, source=said)
+        source = f"validation/studies/judged_shares_{gpu}.csv" if metric in JUDGED_SHARES else known["source"]
+        return Tolerance(limit=p90, is_points=is_points, source=f"P90 of {model}'s judged rows: {source}")
+    source = kind.source if math.isinf(kind.limit) else f"default of {kind.name}: {kind.source}"
+    return Tolerance(limit=kind.limit, is_points=is_points, source=source)
 
 
 @cache
