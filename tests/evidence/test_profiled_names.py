@@ -26,7 +26,7 @@ from gpusim.evidence.gate.predictions import (
     source_wavefronts,
 )
 from gpusim.evidence.gate.stall_reasons import NAME, stall_reasons
-from gpusim.evidence.gate.throughputs import PARTS
+from gpusim.evidence.gate.throughputs import PARTS, with_throughputs
 from gpusim.evidence.nsight.metrics import class_of
 from gpusim.evidence.nsight.profiles import read_profile
 from gpusim.kernel_models import KERNEL_MODELS
@@ -192,6 +192,15 @@ def test_shares_of_a_copy_follow_from_its_sectors() -> None:
     operands = 4 * 2**15  # four registers of data a lane
     issued = result.busy["issue"] * 132 * cycles
     assert told[f"sm__throughput.{ELAPSED}"] == pytest.approx(100.0 * max(operands, issued) / (132 * cycles))
+
+
+def test_a_prediction_has_the_shares_that_a_check_compares() -> None:
+    result = predicted("elementwise", {"op": "copy", "elements": 2**18})
+    told, shown = predictions(result, (), gpu=H200), with_throughputs(result, H200).counters
+    shares = {name: shown[name] for name in shown.keys() - result.counters.keys()}
+    assert {name: told[name] for name in shares} == shares and f"lts__throughput.{ELAPSED}" in shares
+    several = replace(result, simulated_mhz=0.0)  # of several kernels, which no share describes
+    assert with_throughputs(several, H200).counters == result.counters
 
 
 def test_scattered_stores_take_two_cycles_a_sector() -> None:

@@ -44,7 +44,7 @@ LOAD_WAVEFRONTS = 1.3
 TAG_CYCLES, PORT_STORE_CYCLES, PORT_LOAD_CYCLES = 0.35, 1.03, 0.228
 """L2 cycles of a slice for each sector: in the tag stage; at the port, of a stored and of a loaded one."""
 LINK_CYCLES, LINK_POWER, LINK_IDLE_FRACTION = 2.45, 7.8, 0.85
-"""Busy L2 cycles of the link for each crossing sector while few cross; exponent of its saturation; fraction of the time
+"""Busy L2 cycles of the link for each crossing sector while few cross. Exponent of its saturation. Fraction of the time
 without CTAs in which it is idle."""
 
 PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
