@@ -3,6 +3,7 @@
     python scripts/held_out.py validation/judged/GPU.csv > validation/held_out.toml
     python scripts/held_out.py REPORT.json [more ...] > validation/held_out.toml
 
+Shares of peaks come from ``validation/studies/judged_shares_GPU.csv``, which ``scripts/judge_shares.py`` writes.
 A report is what ``gpusim validate --gpu NAME --tier 5,6 --json REPORT.json`` wrote.
 
 Only rows of whole kernels count: those of each family, and of each kernel model all together. Matrix products of libraries,
@@ -11,17 +12,18 @@ and our own but for ``sgemm_naive``, are rows of the model ``gemm``.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from gpusim.evidence.cases.case import load_case
-from gpusim.evidence.cases.paths import ESTIMATED_CYCLES
+from gpusim.evidence.cases.paths import ESTIMATED_CYCLES, kernels_dir
 from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES
 from gpusim.evidence.validate.expected_error import ranges_of, telling_options
 from gpusim.evidence.validate.judge import quantile
@@ -36,10 +38,10 @@ MODELS = dict.fromkeys(
 CYCLES = "sm__cycles_elapsed.max"
 
 HEAD = """\
-# How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates in
-# points): of each kernel model, which `gpusim check` takes as tolerances, and of each family of rows, which predictions
-# are expected to keep. `rows`: least and most of all options of a family's rows (of words all that they have), outside of
-# which nothing is expected. Written anew by `python scripts/held_out.py validation/judged/GPU.csv`."""
+# How far off predictions were of nine in ten rows of a whole kernel that nothing was fitted to (P90, percent; hit rates and
+# shares of peaks in points): of each kernel model, which `gpusim check` takes as tolerances, and of each family of rows,
+# which predictions are expected to keep. `rows`: least and most of all options of a family's rows (of words all that they
+# have), outside of which nothing is expected. Written anew by `python scripts/held_out.py validation/judged/GPU.csv`."""
 
 
 def read(path: Path) -> tuple[str, Sequence[Any]]:
@@ -86,6 +88,15 @@ def names_of(row: Any) -> set[str]:
     return {family} if row.kernel in PROGRAMS else {MODELS.get(row.kernel, row.kernel), family}
 
 
+def read_shares(gpu: str) -> Iterator[tuple[str, str, str, float]]:
+    """(Family, kernel model, metric, error in points) of each judged share of a peak; none without a table."""
+    path = kernels_dir().parent / "validation" / "studies" / f"judged_shares_{gpu}.csv"
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                yield row["family"], row["kernel"], row["name"], abs(float(row["predicted"]) - float(row["measured"]))
+
+
 def main(paths: list[str]) -> None:
     """Print the file."""
     errors: dict[str, dict[str, dict[str, list[float]]]] = {}  # by GPU, model or family, and metric
@@ -101,6 +112,10 @@ def main(paths: list[str]) -> None:
                 for who in names_of(row):
                     found = errors.setdefault(gpu, {}).setdefault(who, {})
                     found.setdefault(row.name, []).append(abs(row.error_pct))
+    for gpu, of_gpu in errors.items():
+        for family, kernel, name, error in read_shares(gpu):
+            for who in {family, kernel} & set(of_gpu):
+                of_gpu[who].setdefault(name, []).append(error)
     print(HEAD)
     for gpu, models in sorted(errors.items()):
         print(f'\n[{gpu}]\nsource = "gpusim validate --gpu {gpu} --tier 5,6, {datetime.now(UTC):%Y-%m-%d}"')

@@ -193,6 +193,7 @@ def _check_outputs(request: Request, launch: Any) -> None:
 def _predict(request: Request) -> None:
     with spinner(_simulating(request)) as status:
         from gpusim.analysis.choose import Chosen, choose
+        from gpusim.evidence.gate.throughputs import with_throughputs
         from gpusim.evidence.validate.expected_error import expected_error, unknown
         from gpusim.report.predictions import Options, render_prediction
         from gpusim.report.summary import NOT_VALIDATED, TILE_CHOSEN, Step, Summary, render_summary
@@ -206,6 +207,7 @@ def _predict(request: Request) -> None:
         launch = resolved.launch(request.gpu)
         _check_outputs(request, launch)
         result = simulate(launch, request.gpu, on_progress=status.show_progress, **request.simulate_options)
+        result = with_throughputs(result, request.gpu)
     _write_outputs(request, launch, result)
     expected = expected_error(result.kernel, result.gpu, result.params)
     document = {

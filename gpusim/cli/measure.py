@@ -95,7 +95,7 @@ def measure_command(
             raise ConfigError("--names-only writes no measured rows: give --out DIR, where its tables go")
         _tell_names(cases, options)
         return
-    _measure(cases, options, folder, math.inf if minutes is None else time.monotonic() + 60.0 * minutes)
+    measure(cases, options, folder, math.inf if minutes is None else time.monotonic() + 60.0 * minutes)
 
 
 def _measured_dir() -> Path:
@@ -186,7 +186,8 @@ def _tell_names(cases: Sequence[Case], options: Options) -> None:
         typer.echo(f"{case.name}: {len(lines)} launches told, nothing timed: {path}", err=True)
 
 
-def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until: float) -> None:
+def measure(cases: Sequence[Case], options: Options, folder: Path | None, until: float) -> None:
+    """Measure ``cases`` until ``time.monotonic()`` is past ``until``. ``folder``: cubins; None: the default folder."""
     from importlib.util import find_spec
 
     from rich.console import Console

@@ -274,7 +274,7 @@ def _print_counters(result: Result, console: Console, errors: Mapping[str, float
     table.columns[1].justify = "left"
     for name in shown:
         value = result.counters[name]
-        error = f"{errors[name]:g} {'points' if name.endswith('.pct') else '%'}" if name in errors else ""
+        error = f"{errors[name]:g} {'points' if '.pct' in name else '%'}" if name in errors else ""
         table.add_row(number(round(value, 2 if abs(value) < 1e4 else None)), name, *([error] if errors else []))
     console.print(table)
     console.print()

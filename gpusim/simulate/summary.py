@@ -16,7 +16,7 @@ from gpusim.simulate.plan import peak_flops_per_cycle
 from gpusim.simulate.result import Result
 from gpusim.simulate.settings import Settings
 from gpusim.simulate.timeline import WarpState
-from gpusim.units import SECTOR_BYTES, WAVEFRONT_BYTES, Clock
+from gpusim.units import SECTOR_BYTES, WARP_SIZE, WAVEFRONT_BYTES, Clock
 
 INTEGERS = frozenset({"int8", "uint8", "s8", "u8"})
 """Types whose wgmma Nsight Compute counts among the IMMA instructions."""
@@ -124,7 +124,10 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     kind = "imma" if ran.wgmma_types & INTEGERS else "hmma"
     counters[f"sm__inst_executed_pipe_tensor_op_{kind}.sum"] += counted.tensor_core.gmma_instructions
     if ran.active_cycles:
-        warps = sum_in_order(role.num_warps * sum_in_order(ran.role_totals[role.name]) for role in launch.roles)
+        warps = sum_in_order(
+            (role.num_warps - role.num_exiting_warps + role.num_idle_warps) * sum_in_order(ran.role_totals[role.name])
+            for role in launch.roles
+        )
         share = 100.0 * warps / ran.active_cycles / ran.plan.occupancy.max_warps_per_sm
         counters["sm__warps_active.avg.pct_of_peak_sustained_active"] = min(100.0, round(share, 9))  # whatever is recorded
     for op in ("tma_ld", "tma_st"):  # equal to the SASS-based counter
@@ -141,11 +144,11 @@ def counters_of(ran: Ran, mhz: float) -> dict[str, float]:
     busy = counted.tensor_core.busy_cycles
     name = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
     counters[f"{name}.avg.pct_of_peak_sustained_elapsed"] = 100.0 * busy / gpu.num_sms / elapsed
-    limits = ran.plan.occupancy.limits
+    limits, num_idle_warps = ran.plan.occupancy.limits, sum(role.num_idle_warps for role in launch.roles)
     return counters | {
         "launch__registers_per_thread": launch.registers_per_thread,
         "launch__waves_per_multiprocessor": ran.plan.num_ctas / ran.plan.num_slots,
-        "launch__grid_size": ran.plan.num_ctas, "launch__block_size": launch.num_threads,
+        "launch__grid_size": ran.plan.num_ctas, "launch__block_size": launch.num_threads + WARP_SIZE * num_idle_warps,
         "launch__cluster_size": launch.cluster_size,
         "launch__occupancy_limit_registers": limits["registers"], "launch__occupancy_limit_shared_mem": limits["smem"],
         "launch__occupancy_limit_warps": limits["warps"], "launch__occupancy_limit_blocks": limits["ctas"],

@@ -128,6 +128,11 @@ class WarpRole:
     name: str
     num_warps: int
     program: Program
+    num_exiting_warps: int = 0
+    """Warps of these that exit at once, as three of a producer warpgroup whose elected thread copies by TMA. They count as
+    threads of the CTA, and not as active warps."""
+    num_idle_warps: int = 0
+    """Further warps that do nothing for as long, as a consumer warpgroup without a tile. They count, and cost nothing."""
 
     @property
     def num_threads(self) -> int:

@@ -67,6 +67,8 @@ def _counts(launch: Any) -> Iterator[tuple[str, Any, int, int]]:
     yield "extra_smem_bytes", launch.extra_smem_bytes, 0, MOST_COUNT
     for role in launch.roles:
         yield f"num_warps of role {role.name!r}", role.num_warps, 1, MOST_COUNT
+        yield f"num_exiting_warps of role {role.name!r}", role.num_exiting_warps, 0, role.num_warps - 1
+        yield f"num_idle_warps of role {role.name!r}", role.num_idle_warps, 0, MOST_COUNT
     for item in launch.buffers:
         yield f"num_stages of buffer {item.name!r}", item.num_stages, 1, MOST_STAGES
         yield f"stage_bytes of buffer {item.name!r}", item.stage_bytes, 0, MOST_COUNT

@@ -56,7 +56,7 @@ def profile(path: Path, metrics: Mapping[str, float], *, kernel: str = "copy", c
 def predicted() -> Mapping[str, float]:
     """What the model itself says at 1000 MHz, for profiles that are right by construction."""
     result = simulate(COPY.params(TOY).launch(TOY), TOY, clock=1000.0)
-    told = predictions(result, ())
+    told = predictions(result, (), gpu=TOY)
     names = (CYCLES, DURATION, "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sector_hit_rate.pct", SHARED)
     return {name: told[name] for name in names}
 
@@ -266,7 +266,7 @@ def test_a_metric_under_another_name_is_judged_alike(tmp_path: Path, predicted: 
 def test_rates_follow_from_sums_and_time(predicted: Mapping[str, float]) -> None:
     result = simulate(COPY.params(TOY).launch(TOY), TOY, clock=1000.0)
     name = "dram__bytes_read.sum.per_second"
-    told = predictions(result, [name])
+    told = predictions(result, [name], gpu=TOY)
     assert told[name] * told[DURATION] * 1e-9 == pytest.approx(told["dram__bytes_read.sum"])
     assert told["dram__bytes.sum"] == told["dram__bytes_read.sum"] + told["dram__bytes_write.sum"]
 
@@ -302,7 +302,7 @@ def test_kernels_of_one_call_are_held_against_their_models_one_by_one(tmp_path: 
     model = Model(kernel="gemm", options=options, regex="gemm")
     whole = model.params(gpu).launch(gpu)
     for idx, launch in enumerate((replace(whole, following=()), *whole.following)):
-        told = predictions(simulate(launch, gpu, clock=1755.0), ())  # each kernel flushed by itself, as a profiler does
+        told = predictions(simulate(launch, gpu, clock=1755.0), (), gpu=gpu)  # flushed, as by a profiler
         names = (CYCLES, DURATION, "dram__bytes_read.sum", "launch__grid_size", "launch__block_size")
         path = profile(tmp_path / "p.csv", {name: told[name] for name in names}, kernel="my_gemm", cc="9.0")
         (item,) = check_profile(path, gpu=gpu, models=[model]).launches

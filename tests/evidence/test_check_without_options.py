@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -213,6 +214,61 @@ def test_a_selection_that_is_none_is_refused(tmp_path: Path, given: str) -> None
         read_models(path)
 
 
+TRANSPOSES = '''
+[[model]]
+regex = "transpose_(?P<way>[a-z]+)"
+kernel = "transpose"
+options = {{ m = "{m}", n = "grid_x * 32", smem = "{{way}}" }}
+'''
+
+
+def test_one_model_predicts_many_shapes_by_its_expressions(tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(TRANSPOSES.format(m="(grid_y + 0 * launch) * block_x"), encoding="utf-8")
+    (model,) = read_models(path)
+    for launch, ways in (
+        (launch_of("transpose_padded", grid=(256, 128, 1), block=(32, 8, 1)), "padded"),
+        (launch_of("transpose_none", grid=(4, 2), block=(32, 8), idx="7"), "none"),
+    ):
+        assert model.of(launch).options == {"m": launch.grid[1] * 32, "n": launch.grid[0] * 32, "smem": ways}
+    profile = tmp_path / "small.csv"
+    lines = [f'"{idx}","transpose_{way}","(32, 8, 1)","({side}, {side}, 1)","9000"'
+             for idx, (way, side) in enumerate([("padded", 8), ("none", 8), ("padded", 4)])]
+    profile.write_text("\n".join([f'"ID","Kernel Name","Block Size","Grid Size","{CYCLES}"', *lines, ""]), encoding="utf-8")
+    report = check_profile(profile, gpu=H200, models=[model], limits=Limits(clock_mhz=1700.0))
+    told = [(item.model.options["smem"], item.model.options["m"]) for item in report.launches if item.model]
+    assert told == [("padded", 256), ("none", 256), ("padded", 128)] and not report.unmet
+    sizes = [part.difference for item in report.launches for part in item.comparisons if part.metric.endswith("_size")]
+    assert sizes == [0.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("m", "says"),
+    [
+        ("grid_x ** 2", "'grid_x ** 2' is no arithmetic, wants integers, names"), ("grid_x / 2", "is no arithmetic"),
+        ("abs(grid_x)", "is no arithmetic"), ("grid_x if launch else 2", "is no arithmetic"), ("1.5", "is no arithmetic"),
+        ("grid_x.real", "is no arithmetic"), ("grid_x +", "is no arithmetic"), ("[1]", "is no arithmetic"),
+        ("1" * 201 + " + 1", "an expression of 205 letters, wants at most 200"), ("True * 2", "is no arithmetic"),
+        ("grid_q * 3", "'grid_q' is unknown; did you mean 'grid_x'"), ("grid_x // (launch - launch)", "divides by zero"),
+        ("way * 2", "way is 'padded', wants digits"), ("grid_x" + " * 99999999" * 3, "gives more than 2^53"),
+        ("grid_x - 999", "--m"),
+    ],
+)  # fmt: skip
+def test_anything_but_arithmetic_is_refused_in_a_sentence(tmp_path: Path, m: str, says: str) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(TRANSPOSES.format(m=m), encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"models\.toml: \[\[model\]\] .*{re.escape(says)}"):
+        check_profile(DATA / "transposes_raw.csv", gpu=H200, models=read_models(path))
+
+
+def test_a_launch_without_a_grid_and_a_group_with_its_name_are_refused(tmp_path: Path) -> None:
+    model = Model(kernel="transpose", options={"m": "grid_y", "n": 64}, regex="(?P<n>.)")
+    with pytest.raises(ConfigError, match="launch 0: the launch has no grid_y, its values are launch, n"):
+        model.of(launch_of("transpose"))
+    with pytest.raises(ConfigError, match="a group has the name 'grid_x', which a launch has"):
+        replace(model, regex="(?P<grid_x>.)").refuse_expressions()
+
+
 # ---------------------------------------------------------------------------------------------- a library's names
 
 
@@ -238,12 +294,38 @@ def test_every_measured_gemm_of_the_library_is_known_by_its_name() -> None:
         launches = [launch_of(names[0], grid=grid, block=block), *(launch_of(name, idx="1") for name in names[1:])]
         problem = f"{row['m']}x{row['n']}x{row['k']}:{row['dtype']}:{row['layout']}"
         profile = ProfileFile(path=Path("p.csv"), launches=tuple(launches))
-        (model,) = library_models(profile, problem, H200)
+        model, *sums = library_models(profile, problem, H200)
         launch = model.launch(H200)
         assert launch.num_ctas in (math.prod(grid), None), row["launched"]
-        num_idle = 128 * (launch.num_threads < math.prod(block))  # a warpgroup without a tile is not modelled
-        assert launch.num_threads + num_idle == math.prod(block), row["launched"]
+        assert launch.num_threads + 32 * launch.roles[-1].num_idle_warps == math.prod(block), row["launched"]
+        assert [item.launch_ids for item in sums] == [("1",)] * (len(names) - 1)
     assert len(rows) > 30 and any(" + " in row["launched"] for row in rows)
+
+
+def test_a_reduction_of_split_k_is_judged_by_the_second_kernel_of_its_gemm(tmp_path: Path) -> None:
+    """It was launched with the CTAs and threads that the model gives it, and read and wrote its sectors."""
+    with (kernels_dir().parent / "validation" / "studies" / "library_sums_h200_sxm.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["m"], row["k"]) == ("16", "4096")]
+    counted = [name for name in rows[0] if "__" in name]
+    units = {DURATION: "ns", "dram__bytes_read.sum": "byte"}
+    lines = [["ID", "Kernel Name", "Grid Size", "Block Size", "CC", *counted]]
+    lines += [["", "", "", "", "", *(units.get(name, "") for name in counted)]]
+    lines += [
+        [str(idx), row["kernel"], row["grid"].replace("x", ", "), row["block"].replace("x", ", "), "9.0",
+         *(row[name] for name in counted)] for idx, row in enumerate(rows)
+    ]  # fmt: skip
+    path = tmp_path / "sums.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(lines)
+    models = library_models(read_profile(path), "16x4096x4096", H200)
+    report = check_profile(path, gpu=H200, models=models)
+    gemm, sums = report.launches
+    assert (gemm.kernel_idx, sums.kernel_idx, report.unmodelled) == (0, 1, ())
+    exact = {part.metric for part in sums.comparisons if part.difference == 0.0}
+    sectors = {f"lts__t_sectors_srcunit_tex_op_{way}.sum" for way in ("read", "write")}
+    assert exact >= {"launch__grid_size", "launch__block_size", *sectors}
+    (block,) = (part for part in gemm.comparisons if part.metric == "launch__block_size")
+    assert block.passes and block.predicted == 384.0  # a consumer warpgroup of three has no tile
 
 
 def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refused() -> None:

@@ -112,6 +112,12 @@ def test_a_child_that_never_began_gives_its_sentence(tmp_path: Path) -> None:
         bench(tmp_path)._take(ended, job(1).configs, Chunk(), [0], is_counted=False)
 
 
+def test_further_metrics_are_counted_behind_those_of_the_group(tmp_path: Path) -> None:
+    group = job(1).rules
+    more = Options(out=tmp_path, metrics=("sm__throughput.avg", *group.metrics[:1]))
+    assert more.counted(group) == (*Options(out=tmp_path).counted(group), "sm__throughput.avg")
+
+
 def profile_text(*kernels: str) -> str:
     rows = [f'"{number}","{kernel}","1,0{number:02}"' for number, kernel in enumerate(kernels)]
     return "\n".join(['"ID","Kernel Name","a.sum"', '"","",""', *rows])

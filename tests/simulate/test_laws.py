@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusim import Buffer, GemmParams, GpuSpec, Launch, Mbarrier, Result, load_gpu, simulate
+from gpusim.errors import LaunchError
 from gpusim.simulate.idealize import IDEALS
 from gpusim.workload import ops
 from gpusim.workload.atoms import wgmma
@@ -323,3 +324,18 @@ def test_a_warm_cache_slows_nothing_but_what_an_earlier_launch_left_dirty(
 def test_a_faster_part_slows_nothing(part: str, faster: dict[str, Any], math_issues: int) -> None:
     before = simulate(ring(3, math_issues, 16384), TOY).cycles
     assert simulate(ring(3, math_issues, 16384), changed(**{part: faster})).cycles <= before * 1.001
+
+
+def test_warps_that_exit_at_once_are_not_active_and_idle_ones_are() -> None:
+    """Of the four warps of a role and one without a role, five are launched and two stay: nothing takes longer."""
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        del cta
+        yield ops.Alu(100)
+
+    name, plain = "sm__warps_active.avg.pct_of_peak_sustained_active", launch(role(program, num_warps=4))
+    fewer = replace(plain, roles=(replace(plain.roles[0], num_exiting_warps=3, num_idle_warps=1),))
+    four, two = (simulate(item, TOY) for item in (plain, fewer))
+    assert two.cycles == four.cycles and two.counters[name] == pytest.approx(four.counters[name] / 2)
+    assert (four.counters["launch__block_size"], two.counters["launch__block_size"]) == (128, 160)
+    with pytest.raises(LaunchError, match="num_exiting_warps of role"):
+        simulate(replace(plain, roles=(replace(plain.roles[0], num_exiting_warps=4),)), TOY)

@@ -85,9 +85,15 @@ class Options:
     only: tuple[str, ...] = ()
     """Patterns of groups or entry points; empty: all."""
     has_counters: bool = True
+    metrics: tuple[str, ...] = ()
+    """Metrics that are counted in addition to those of a group."""
     retries: bool = False
     """Whether configs that were put aside are tried again."""
     chunk_configs: int = CHUNK_CONFIGS
+
+    def counted(self, group: Group) -> tuple[str, ...]:
+        """Metrics that are counted of a group's rows, each once."""
+        return tuple(dict.fromkeys((*group.metrics, *CYCLES, *self.metrics)))
 
 
 def table_path(case: Case, options: Options) -> Path:
@@ -260,7 +266,7 @@ class Bench:
         if ncu is None:
             ended = run_child(child_command(plan), results, most_s=most_s)
         else:
-            metrics, lacking = available(dict.fromkeys((*job.rules.metrics, *CYCLES)), set(ncu.known))
+            metrics, lacking = available(self.options.counted(job.rules), set(ncu.known))
             is_marked = job.case.framework is not None
             command = ncu.command(metrics, log, plan, is_cold=job.rules.is_cold, is_marked=is_marked)
             ended = run_child(command, results, most_s=most_s, progress=self.progress, log=log)

@@ -30,14 +30,9 @@ from gpusim.evidence.gate.gpu_refusals import (
     refuse_two_gpus,
 )
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
-from gpusim.evidence.gate.predictions import (
-    AT_LEAST,
-    SOURCE_WAVEFRONTS,
-    is_shown_only,
-    predictions,
-    source_wavefronts,
-    thread_numbers,
-)
+from gpusim.evidence.gate.predictions import SOURCE_WAVEFRONTS, is_shown_only, predictions, source_wavefronts, thread_numbers
+from gpusim.evidence.gate.stall_reasons import AT_LEAST, STALLED, stall_reasons
+from gpusim.evidence.gate.throughputs import without_rule
 from gpusim.evidence.gate.tolerances import Tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
 from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
@@ -108,21 +103,10 @@ def check_profile(
     if gpu is not None:
         refuse_clock(limits.clock_mhz, gpu)
         for stated in models:
-            stated.launch(gpu)  # refuses bad options even of models without a launch
-    judged: list[LaunchCheck] = []
-    unmodelled: list[ProfiledLaunch] = []
-    simulated: dict[tuple[int, int, float], Result] = {}
-    for launch in profile.launches:
-        model = model_for(launch, models)
-        if model is None and models:
-            unmodelled.append(launch)
-            continue
-        refuse_other_gpu(launch, gpu, path)
-        refuse_impossible(launch, gpu, path)
-        if model is None or gpu is None:
-            judged.append(LaunchCheck(launch=launch, model=None, result=None, comparisons=(), clock=""))
-        else:
-            judged.append(_judged(launch, model, gpu, limits, simulated))
+            stated.refuse_expressions()
+            if not stated.computed:
+                stated.launch(gpu)  # refuses bad options even of models without a launch
+    judged, unmodelled, met = _each_judged(profile, models, gpu, limits)
     if not judged:
         names = _some_names([item.kernel for item in profile.launches])
         how = "match of a [[model]] takes such a name whole, regex a part of it" if models[0].source else (
@@ -143,7 +127,7 @@ def check_profile(
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
             for name, count in Counter(gone).items()
         ]
-    unmet = [model for model in models if not any(item.model is model for item in judged)]
+    unmet = [model for model in models if id(model) not in met]
     remarks += _of_models(models, unmet, profile, has_baseline=old is not None)
     unused = _unused(limits.tolerances, judged)
     remarks += _several(judged)
@@ -155,6 +139,30 @@ def check_profile(
         unmet=tuple(item.awaited for item in unmet), unmodelled=tuple(unmodelled), is_strict=limits.is_strict,
         lost=tuple(name for name in profile.lost if _may_be_judged(name, models, judged)),
     )
+
+
+def _each_judged(
+    profile: ProfileFile, models: Sequence[Model], gpu: GpuSpec | None, limits: Limits
+) -> tuple[list[LaunchCheck], list[ProfiledLaunch], set[int]]:
+    """Launches held against their models, those without a model, and the ``id`` of each model that has a launch."""
+    judged: list[LaunchCheck] = []
+    unmodelled: list[ProfiledLaunch] = []
+    simulated: dict[tuple[int, int, float], Result] = {}
+    made: dict[tuple[int, str], Model] = {}
+    for launch in profile.launches:
+        model = model_for(launch, models)
+        if model is None and models:
+            unmodelled.append(launch)
+            continue
+        refuse_other_gpu(launch, gpu, profile.path)
+        refuse_impossible(launch, gpu, profile.path)
+        if model is None or gpu is None:
+            judged.append(LaunchCheck(launch=launch, model=None, result=None, comparisons=(), clock=""))
+        else:
+            for_launch = model.of(launch)
+            for_launch = made.setdefault((id(model), repr(for_launch.options)), for_launch)
+            judged.append(_judged(launch, for_launch, gpu, limits, simulated))
+    return judged, unmodelled, {idx for idx, _ in made}
 
 
 def _is_compared(launch: ProfiledLaunch, models: Sequence[Model]) -> bool:
@@ -225,7 +233,7 @@ def _judged(
     asked = {**model.tolerances, **limits.tolerances}
     kernels = kernels_of_call(model.launch(gpu))
     measured = {**_shape(launch), **launch.metrics}
-    kernel_idx = _which(kernels, measured)
+    kernel_idx = _which(kernels, measured) if model.kernel_idx is None else model.kernel_idx
     kernel = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
@@ -233,7 +241,8 @@ def _judged(
     result = simulated[key]
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
-    predicted = predictions(result, measured, thread_numbers=thread_numbers(launch))
+    predicted = predictions(result, measured, gpu=gpu, thread_numbers=thread_numbers(launch))
+    predicted |= stall_reasons(result, kernel)
     if SOURCE_WAVEFRONTS & set(measured):
         without = simulate(kernel, gpu, clock=result.sm_clock_mhz, l2=state_of(model), ideals=("bank_conflicts",))
         predicted |= source_wavefronts(result, without)
@@ -252,7 +261,7 @@ def _judged(
         comparisons.append(
             Comparison(
                 metric=metric, measured=value, predicted=predicted[metric], floor=floor if same_as(metric) in DRAM else 0.0,
-                tolerance=_tolerance(metric, model, gpu, asked, result),
+                tolerance=_tolerance(metric, kernel.kernel if kernel_idx else model.kernel, gpu, asked, result),
             )
         )
     if len(kernels) > 1:
@@ -270,14 +279,14 @@ def _judged(
 
 
 def _tolerance(
-    metric: str, model: Model, gpu: GpuSpec, asked: Mapping[str, float], result: Result
+    metric: str, family: str, gpu: GpuSpec, asked: Mapping[str, float], result: Result
 ) -> Tolerance | None:
     """Tolerance of a metric; None or infinite where it is only shown."""
-    if metric.startswith(AT_LEAST) and metric not in asked:
-        return Tolerance(limit=math.inf, source="at least: the largest of its parts, of which the tensor pipe is predicted")
+    if metric.startswith(STALLED) and metric not in asked:
+        return Tolerance(limit=math.inf, source=AT_LEAST)
     if metric not in asked and is_shown_only(metric, result):
         return None
-    return tolerance_of(metric, model.kernel, gpu.name, asked)
+    return tolerance_of(metric, family, gpu.name, asked)
 
 
 def _which(kernels: Sequence[Launch], measured: Mapping[str, float]) -> int:
@@ -295,6 +304,8 @@ def _on_metrics(judged: Sequence[LaunchCheck]) -> list[str]:
     unpredicted = [name for item in judged for name in item.unpredicted]
     if unpredicted:
         lines.append(f"not predicted, and so not compared: {_some_names(unpredicted)}")
+    if parts := without_rule({part.metric for item in judged for part in item.comparisons}):
+        lines.append(parts)
     absent = [name for item in judged for name in item.absent]
     if absent:
         lines.append(f"judged where a profile has it, and not in this one: {_some_names(absent)}")

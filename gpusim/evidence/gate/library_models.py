@@ -7,16 +7,17 @@ and block whose options :mod:`gpusim.evidence.toolchain.cublas_kernels` reads.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.judged_metrics import REGISTERS
 from gpusim.evidence.gate.models import L2, Model
-from gpusim.evidence.toolchain.cublas_kernels import options
+from gpusim.evidence.toolchain.cublas_kernels import idle_warps, options
 from gpusim.evidence.toolchain.cublas_names import is_reduction, parse_name
 
 if TYPE_CHECKING:
-    from gpusim.evidence.nsight.launches import ProfileFile
+    from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
     from gpusim.machine.config import GpuSpec
 
 DTYPE, LAYOUT = "bf16", "tn"
@@ -46,25 +47,36 @@ def library_models(
 ) -> tuple[Model, ...]:
     """Models of the launches whose names can be read and ``match``, one per name, grid and block.
 
-    A reduction of split-K follows its GEMM, and is of the same call.
+    A reduction of split-K follows its GEMM and is of the same call; a separate model predicts it.
 
     Raises:
         ConfigError: there is no such launch, or the text is no problem.
     """
     config, launches = problem_of(problem, flag), profile.launches
     models: dict[tuple[object, ...], Model] = {}
+    sums: dict[tuple[object, ...], list[ProfiledLaunch]] = {}
     for place, launch in enumerate(launches):
         if parse_name(launch.kernel) is None or is_reduction(launch.kernel) or not re.search(match, launch.kernel):
             continue
-        after = launches[place + 1].kernel if place + 1 < len(launches) else ""
-        name = f"{launch.kernel} + {after}" if is_reduction(after) else launch.kernel
+        after = [item for item in launches[place + 1 : place + 2] if is_reduction(item.kernel)]
+        name = " + ".join(item.kernel for item in (launch, *after))
         shapes = {key: "x".join(map(str, shape)) for key, shape in (("grid", launch.grid), ("block", launch.block))}
         counted = {REGISTERS: f"{launch.metrics[REGISTERS]:g}"} if REGISTERS in launch.metrics else {}
         found = options(config, {"launched": name, **shapes, **counted}, gpu)
         if found is not None:
-            model = Model(kernel="gemm", options=found, match=launch.kernel, grid=launch.grid, block=launch.block, l2=l2)
-            models.setdefault((launch.kernel, launch.grid, launch.block), model)
+            model = Model(
+                kernel="gemm", options=found, match=launch.kernel, grid=launch.grid, block=launch.block, l2=l2,
+                num_idle_warps=idle_warps(found, shapes),
+            )
+            key = launch.kernel, launch.grid, launch.block
+            models.setdefault(key, model)
+            sums.setdefault(key, []).extend(after)
     if not models:
         names = ", ".join(list(dict.fromkeys(launch.kernel for launch in launches))[:3])
         raise ConfigError(f"{flag}: no kernel of the profile is a library's GEMM whose name can be read ({names})")
-    return tuple(models.values())
+    reductions = (
+        replace(models[key], match=items[0].kernel, launch_ids=tuple(item.idx for item in items), grid=(), block=(),
+                kernel_idx=1, num_idle_warps=0)
+        for key, items in sums.items() if items
+    )  # fmt: skip
+    return *models.values(), *reductions

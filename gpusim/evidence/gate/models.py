@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gpusim.errors import ConfigError, GpusimError, nearest
 from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DURATION, row_clock_mhz
+from gpusim.evidence.gate.expressions import NAMES, computed, expressions_in, names_in, refuse_unknown, values_of
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.evidence.nsight.launches import ProfiledLaunch
 from gpusim.evidence.nsight.metrics import SAME
@@ -51,6 +52,10 @@ class Model:
     block: tuple[int, ...] = ()
     make: Callable[[GpuSpec], Launch] | None = None
     """Function that makes a launch written in Python; None for models of ``KERNEL_MODELS``."""
+    kernel_idx: int | None = None
+    """Index of its kernel among those that a call launches; None: the one whose CTAs and threads are the launch's."""
+    num_idle_warps: int = 0
+    """Warps of each CTA that have no role."""
     l2: L2 = "flushed"
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Allowed errors of predictions by class or metric, where they differ from the defaults."""
@@ -98,13 +103,52 @@ class Model:
             return kernel == self.match
         return not self.regex or re.search(self.regex, kernel) is not None
 
+    @property
+    def computed(self) -> dict[str, tuple[str, bool]]:
+        """Options that are computed from the launch, with their texts and whether each is an integer."""
+        return expressions_in(KERNEL_MODELS[self.kernel].params, self.options) if self.kernel in KERNEL_MODELS else {}
+
+    def refuse_expressions(self) -> None:
+        """Check computed options before there is a launch.
+
+        Raises:
+            ConfigError: one is no arithmetic, or has an unknown name.
+        """
+        groups = re.compile(self.regex).groupindex
+        for name in set(groups) & set(NAMES):
+            raise ConfigError(f"{self._where('regex')}: a group has the name {name!r}, which a launch has; wants another")
+        for name, (text, is_integer) in self.computed.items():
+            used = names_in(text, self._where(name), is_integer=is_integer)
+            refuse_unknown(used, (*NAMES, *groups), self._where(name))
+
+    def of(self, launch: ProfiledLaunch) -> Model:
+        """Model with the options that are computed from ``launch``.
+
+        Raises:
+            ConfigError: an option cannot be computed; the text names it and the launch.
+        """
+        if not self.computed:
+            return self
+        values = values_of(launch, self.regex)
+        return replace(self, options=dict(self.options) | {
+            name: computed(text, values, f"{self._where(name)}, launch {launch.idx}", is_integer=is_integer)
+            for name, (text, is_integer) in self.computed.items()
+        })
+
+    def _where(self, name: str) -> str:
+        return f"{self.source + ': ' if self.source else ''}[[model]] {name} of {self.kernel}"
+
     def launch(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> Launch:
         """Launch of the model with ``changes`` of its options.
 
         Raises:
             GpusimError: there is no such model, or it refuses the options.
         """
-        return self.params(gpu, changes).launch(gpu) if self.make is None else self.make(gpu)
+        made = self.params(gpu, changes).launch(gpu) if self.make is None else self.make(gpu)
+        if not self.num_idle_warps:
+            return made
+        *others, last = made.roles
+        return replace(made, roles=(*others, replace(last, num_idle_warps=last.num_idle_warps + self.num_idle_warps)))
 
     def params(self, gpu: GpuSpec, changes: Mapping[str, Any] = NOTHING) -> KernelParams:
         """Parameters of the model with ``changes``, checked.

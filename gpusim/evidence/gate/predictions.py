@@ -6,10 +6,11 @@ Models:
 
 * sums and bytes per second
 * wgmma of floating-point types in ``..._op_hmma``, as Nsight Compute counts them on Hopper
+* shares of peaks that are maxima of parts (:mod:`gpusim.evidence.gate.throughputs`)
 
 Ignores:
 
-* ``lts__throughput`` and ``l1tex__throughput``, maxima of metrics of which most are not predicted
+* metrics that follow from no counter of the model
 
 Source: section files of Nsight Compute for names; kernels/shared_counter for reads of ``SR_TID``.
 """
@@ -21,10 +22,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gpusim.evidence.cases.validation_kernel import CYCLES, DRAM, THREAD_NUMBERS, as_counted
+from gpusim.evidence.gate.throughputs import throughputs
 from gpusim.evidence.nsight.metrics import SAME
 
 if TYPE_CHECKING:
     from gpusim.evidence.nsight.launches import ProfiledLaunch
+    from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
 
 
@@ -37,10 +40,6 @@ TENSOR_PIPES = {
     "sm__pipe_tensor_op_hmma_cycles_active": False, "sm__pipe_tensor_op_hmma_type_hmma_hgmma_qgmma_cycles_active": False,
 }
 """Names of the cycles of the tensor pipe, and whether integers count."""
-AT_LEAST = "sm__throughput."
-"""Beginning of metrics that are maxima of several, of which the tensor pipe is predicted. They are shown, not judged.
-
-Source: breakdown metrics in Nsight Compute's documentation (``--metrics breakdown:sm__throughput...``)."""
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
 EXCESSIVE = "derived__memory_l1_wavefronts_shared_excessive"
 WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -57,7 +56,9 @@ def thread_numbers(launch: ProfiledLaunch) -> int:
     return max(THREAD_NUMBERS, sum(extent > 1 for extent in launch.block))
 
 
-def predictions(result: Result, wanted: Iterable[str], *, thread_numbers: int = THREAD_NUMBERS) -> dict[str, float]:
+def predictions(
+    result: Result, wanted: Iterable[str], *, gpu: GpuSpec, thread_numbers: int = THREAD_NUMBERS
+) -> dict[str, float]:
     """Predicted numbers by metric: counters as Nsight Compute counts them, with sums and bytes per second."""
     numbers = as_counted(result.counters, thread_numbers)
     read, written = (numbers[name] for name in DRAM)
@@ -66,6 +67,12 @@ def predictions(result: Result, wanted: Iterable[str], *, thread_numbers: int = 
         numbers[f"dram__sectors_{name}.sum"] = numbers[f"dram__bytes_{name}.sum"] / 32.0
     numbers["dram__bytes.sum.per_second"] = numbers["dram__bytes.sum"] / (result.time_us or math.inf) * 1e6
     numbers |= _in_percent(result, numbers)
+    active = numbers["sm__cycles_active.avg"] / (numbers[CYCLES] or math.inf)
+    shares = throughputs(result, numbers, gpu)
+    numbers |= shares | {
+        f"{name.removesuffix('elapsed')}active": share / (active or math.inf)
+        for name, share in shares.items() if not name.startswith("lts__")
+    }
     numbers |= {name: numbers[same] for name, same in SAME.items() if same in numbers}
     numbers |= {f"smsp__{name.removeprefix('sm__')}": number for name, number in numbers.items()
                 if name.startswith("sm__inst_executed_pipe")}
@@ -88,9 +95,6 @@ def _in_percent(result: Result, numbers: Mapping[str, float]) -> dict[str, float
         share = busy if is_float or has_integers else 0.0
         found[f"{name}.avg.pct_of_peak_sustained_elapsed"] = share
         found[f"{name}.avg.pct_of_peak_sustained_active"] = share / (active or math.inf)
-    if busy:
-        found["sm__throughput.avg.pct_of_peak_sustained_elapsed"] = busy
-        found["sm__throughput.avg.pct_of_peak_sustained_active"] = busy / (active or math.inf)
     if WARPS in numbers:
         found["sm__warps_active.avg.pct_of_peak_sustained_elapsed"] = numbers[WARPS] * active
         found["sm__warps_active.avg.per_cycle_active"] = numbers[WARPS] / 100.0 * result.occupancy.max_warps_per_sm

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.cases.case import kernels_dir
 from gpusim.evidence.cases.judged_metrics import CYCLES, DURATION, JUDGED_COUNTS
-from gpusim.evidence.nsight.metrics import CLASSES, RAW_COUNTS, SAME, class_of, in_points, same_as
+from gpusim.evidence.nsight.metrics import CLASSES, JUDGED_SHARES, RAW_COUNTS, SAME, class_of, in_points, same_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class AskedLimit(float):
         return made
 
 
-HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS})
+HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS, *JUDGED_SHARES})
 """Metrics whose P90 is kept."""
 
 USELESS = 25.0
@@ -144,10 +144,13 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
     known = _held_out().get(gpu, {})
     p90 = known.get(model, {}).get(kind.held_out or same_as(metric))
     if p90 is not None and p90 > USELESS:
-        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {p90:g} %")
-    if p90 is not None and (kind.held_out or p90 > kind.limit):
-        return Tolerance(limit=p90, is_points=is_points, source=f"P90 of {model}'s judged rows: {known['source']}")
-    return Tolerance(limit=kind.limit, is_points=is_points, source=f"default of {kind.name}: {kind.source}")
+        error = f"{p90:g} {'points' if is_points else '%'}"
+        return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {error}")
+    if p90 is not None and (kind.held_out or kind.is_of_family or p90 > kind.limit):
+        source = f"validation/studies/judged_shares_{gpu}.csv" if metric in JUDGED_SHARES else known["source"]
+        return Tolerance(limit=p90, is_points=is_points, source=f"P90 of {model}'s judged rows: {source}")
+    source = kind.source if math.isinf(kind.limit) else f"default of {kind.name}: {kind.source}"
+    return Tolerance(limit=kind.limit, is_points=is_points, source=source)
 
 
 @cache

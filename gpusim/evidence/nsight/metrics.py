@@ -5,6 +5,7 @@ In: a metric's name. Out: its class with the default limit, or None.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,20 @@ class MetricClass:
     is_better_high: bool = False
     held_out: str = ""
     """Metric whose P90 is used for the class; empty: the metric itself."""
+    is_of_family: bool = False
+    """Whether a kernel's own P90 is its limit also where it is below ``limit``."""
 
+
+ELAPSED = "avg.pct_of_peak_sustained_elapsed"
+JUDGED_SHARES = (
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    *(f"{name}.{ELAPSED}" for name in (
+        "gpu__dram_throughput", "sm__throughput", "l1tex__throughput", "lts__throughput", "lts__t_sectors",
+        "lts__xbar2lts_cycles_active", "lts__ltcfabric2ltc_cycles_active", "l1tex__m_l1tex2xbar_req_cycles_active",
+        "l1tex__data_pipe_lsu_wavefronts",
+    )),
+)  # fmt: skip
+"""Shares of peaks that ``scripts/judge_shares.py`` judges on measured rows."""
 
 CLASSES: tuple[MetricClass, ...] = (
     MetricClass(name="cycles", pattern=r"(sm|gpc)__cycles_elapsed\.(max|avg)", limit=15.0, baseline=5.0, held_out=CYCLES,
@@ -52,9 +66,14 @@ CLASSES: tuple[MetricClass, ...] = (
                 pattern=r"(derived__)?memory_l1_wavefronts_shared\w*|"
                         r"l1tex__data_bank_conflicts_pipe_lsu_mem_shared(_op_(ld|st))?\.sum"),
     MetricClass(name="occupancy", pattern=r"sm__warps_active\.avg\.pct_of_peak_sustained_\w+", limit=20.0, baseline=None,
-                is_points=True, source="nine in ten of 154 streaming rows are within 19.3 points, of 70 GEMMs 4.6"),
-    MetricClass(name="throughput", limit=10.0, baseline=None, is_points=True,
-                source="of DRAM, nine in ten of 154 rows are within 3.1 points",
+                is_points=True, is_of_family=True, source="no row of that kernel was judged"),
+    MetricClass(name="busiest_part", limit=math.inf, baseline=None, is_points=True, is_of_family=True,
+                source="shown only: the largest of many parts, and no row of that kernel was judged",
+                pattern=r"(sm|l1tex|lts)__throughput\.avg\.pct_of_peak_sustained_(elapsed|active)|"
+                        r"(l1tex__m_l1tex2xbar_req_cycles_active|l1tex__data_pipe_lsu_wavefronts|lts__t_sectors|"
+                        r"lts__xbar2lts_cycles_active|lts__ltcfabric2ltc_cycles_active)\.avg\.pct_of_peak_sustained_elapsed"),
+    MetricClass(name="throughput", limit=10.0, baseline=None, is_points=True, is_of_family=True,
+                source="no row of that kernel was judged",
                 pattern=r"(gpu__dram_|dram__)throughput\.avg\.pct_of_peak_sustained_elapsed|"
                         r"sm__pipe_tensor_(\w+_)?cycles_active\.avg\.pct_of_peak_sustained_(elapsed|active)"),
     MetricClass(name="launch", pattern=r"launch__(grid|block|cluster)_size", limit=0.0, baseline=None,

@@ -68,9 +68,19 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
         "Achieved Active Warps Per SM": "sm__warps_active.avg.per_cycle_active",
         "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
+        "Mem Busy": "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed",
+        "Max Bandwidth": "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed",
+        "Mem Pipes Busy": "sm__memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        **dict.fromkeys(("SM [%]", "SOL SM"), "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+        **dict.fromkeys(("Memory [%]", "SOL Memory"), "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
+        "SOL L1/TEX Cache": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        "SOL L2 Cache": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+        **dict.fromkeys(("SOL DRAM", "SOL FB"), "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"),
     }
 )
-"""Section labels of ``SpeedOfLight``, ``MemoryWorkloadAnalysis``, ``Occupancy`` and ``LaunchStats``, with metrics' names."""
+"""Section labels of ``SpeedOfLight``, ``MemoryWorkloadAnalysis``, ``Occupancy`` and ``LaunchStats``, with metrics' names.
+
+Those with ``SOL``, ``SM [%]`` and ``Memory [%]`` are of older versions."""
 MEMORY_THROUGHPUT = ("Memory Throughput", {True: "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
                                            False: "dram__bytes.sum.per_second"})
 """Label that two sections have, and its metric: in percent (True) and in bytes per second."""
@@ -163,7 +173,7 @@ def parse_csv(text: str, *, decimal: Decimal | None = None) -> tuple[tuple[Profi
     cells = _details(rows) if is_details else _raw(header, rows)
     if not launches:
         raise ConfigError(f"holds no launch: {complaint(text) or 'a header alone, the profile is cut off or nothing ran'}")
-    remarks = _passes(text)
+    remarks = _passes(text) + (_unknown_labels(rows) if is_details else [])
     if any(cell.unit is None for cell in cells):
         remarks.append("no line of units: numbers are taken for bytes, nanoseconds and hertz")
     sign, doubt = (decimal, "") if decimal else _sign(cells)
@@ -330,10 +340,19 @@ def _details(rows: Sequence[Mapping[str, str]]) -> list[_Cell]:
     """Cells of the details page: one metric per line, under its name or its section's label. Rules have no metric."""
     name, unit, value = METRIC_COLUMNS
     return [
-        _Cell(row["ID"], _metric(row[name], row[unit]), row[unit], row[value])
-        for row in rows
-        if row[name] in (*LABELS, MEMORY_THROUGHPUT[0]) or "__" in row[name]
+        _Cell(row["ID"], _metric(row[name], row[unit]), row[unit], row[value]) for row in rows if _is_known(row[name])
     ]
+
+
+def _is_known(label: str) -> bool:
+    return label in (*LABELS, MEMORY_THROUGHPUT[0]) or "__" in label
+
+
+def _unknown_labels(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Remark on labels of sections that stand for no known metric; none without any."""
+    labels = [label for label in dict.fromkeys(row[METRIC_COLUMNS[0]] for row in rows) if label and not _is_known(label)]
+    more = f" and {len(labels) - MOST_NAMED} more" if len(labels) > MOST_NAMED else ""
+    return [f"labels that no prediction has, not compared: {', '.join(labels[:MOST_NAMED])}{more}"] if labels else []
 
 
 def _metric(label: str, unit: str) -> str:

@@ -26,6 +26,7 @@ from gpusim.evidence.cases.case import Config
 from gpusim.evidence.cases.gemm_case import number_of
 from gpusim.evidence.toolchain.cublas_names import NamedKernel, is_reduction, parse_name
 from gpusim.kernel_models.gemm.compatibility import LEAST_CP_ASYNC_BYTES
+from gpusim.units import WARP_SIZE
 from gpusim.workload.dtypes import dtype
 
 if TYPE_CHECKING:
@@ -170,6 +171,22 @@ def kernel_options(config: Config, row: Mapping[str, str]) -> dict[str, Any] | N
     return {**found, **_specialized(kernel, row, m, n, split_k, None if num_ctas is None else num_ctas / batch)}
 
 
+def idle_warps(found: Mapping[str, Any], row: Mapping[str, str]) -> int:
+    """Warps of a launch without a role: a second consumer warpgroup whose turn never comes, as its CTA has one tile.
+
+    >>> idle_warps({"schedule": "warp_specialized"}, {"block": "384x1x1"}), idle_warps({"schedule": "pingpong"}, {})
+    (4, 0)
+    """
+    is_alone = found.get("schedule") == "warp_specialized"
+    return (_consumers(row) - 1) * CONSUMER_THREADS // WARP_SIZE if is_alone else 0
+
+
+def _consumers(row: Mapping[str, str]) -> int:
+    """Consumer warpgroups of a warp-specialized kernel by its threads; two where these are not known."""
+    threads = math.prod(map(int, row["block"].split("x"))) if row.get("block") else PRODUCER_THREADS + 2 * CONSUMER_THREADS
+    return max(1, (threads - PRODUCER_THREADS) // CONSUMER_THREADS)
+
+
 def turned_layout(layout: str) -> str:
     """BLAS letters of D^T = B^T A^T for those of D = A B.
 
@@ -223,8 +240,7 @@ def _specialized(
     kernel: NamedKernel, row: Mapping[str, str], m: int, n: int, split_k: int, num_ctas: float | None
 ) -> dict[str, Any]:
     """Options of a warp-specialized kernel: schedule, cluster, and the dimension along which tiles are walked."""
-    threads = math.prod(map(int, row["block"].split("x"))) if row.get("block") else PRODUCER_THREADS + 2 * CONSUMER_THREADS
-    consumers = max(1, (threads - PRODUCER_THREADS) // CONSUMER_THREADS)
+    consumers = _consumers(row)
     num_tiles = tiles_of(kernel, m, n)
     is_persistent = split_k == 1 and num_ctas is not None and num_ctas < num_tiles
     found: dict[str, Any] = {

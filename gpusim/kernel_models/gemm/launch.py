@@ -168,7 +168,10 @@ def _specialized(plan: TilePlan, loader: Loader, epilogues: list[Epilogue]) -> R
         )
         for idx, epilogue in enumerate(epilogues)
     )
-    return (WarpRole(name="producer", num_warps=PRODUCER_WARPS, program=producer), *consumers), mbarriers
+    waits_for_cluster = config.num_cluster_ctas > 1 and config.cluster_sync != "relaxed"
+    leaving = 0 if waits_for_cluster or not loader.by_tma else PRODUCER_WARPS - 1
+    first = WarpRole(name="producer", num_warps=PRODUCER_WARPS, program=producer, num_exiting_warps=leaving)
+    return (first, *consumers), mbarriers
 
 
 def _buffers(plan: TilePlan, staging: Staging, *, num_slots: int) -> tuple[Buffer, ...]:
