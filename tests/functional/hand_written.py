@@ -1,4 +1,4 @@
-"""Two GEMMs written by hand, with data accesses: TMA with wgmma, and cp.async with ldmatrix and mma.sync.
+"""GEMMs written by hand, with data accesses: TMA with wgmma, and cp.async with ldmatrix and mma.sync.
 
 ``mutation`` names one wrong step.
 """
@@ -74,11 +74,11 @@ def tma_operands(m: int, n: int, k: int, mutation: str = "") -> tuple[dict[str, 
     return maps, offsets
 
 
-def box_load(name: str, described: TensorMap, step: int) -> ops.TmaLoad:
+def box_load(name: str, described: TensorMap, step: int, num_stages: int = STAGES) -> ops.TmaLoad:
     """The copy of the box of a k-step."""
     height = described.box_dim[1]
     return ops.TmaLoad(
-        name, (0, step), 128 * height, 128 * height, height, name.lower(), step % STAGES, "full",
+        name, (0, step), 128 * height, 128 * height, height, name.lower(), step % num_stages, "full",
         data=box_copy(name, described, (64 * step, 0)),
     )  # fmt: skip
 
@@ -120,6 +120,7 @@ def by_tma(mutation: str = "") -> Launch:
             if mutation != "no full wait":
                 yield ops.MbarrierWait("full", stage, parity)
             read = 1 - stage if mutation == "wrong stage" and step == 3 else stage
+            yield ops.WgmmaFence()
             yield multiply(offsets, read)
             yield ops.WgmmaCommitGroup()
             if mutation != "no wgmma wait":
@@ -137,6 +138,44 @@ def by_tma(mutation: str = "") -> Launch:
             Buffer(name=name, stage_bytes=rows * 128, num_stages=STAGES) for name, rows in (("a", m), ("b", n))
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=STAGES) for name in ("full", "empty")),
+    )
+
+
+def by_one_warpgroup(mutation: str = "") -> Launch:
+    """One tile of 64 x 32: the warpgroup that multiplies also fills three stages by TMA, two steps ahead.
+
+    A stage is filled again behind the wait for the wgmma that reads it. "early copy" fills it before that wait.
+    """
+    (m, n, k), num_stages = TMA_SHAPE, 3
+    maps, offsets = tma_operands(m, n, k, mutation)
+
+    def fill(step: int) -> Iterator[Any]:
+        if step < NUM_STEPS:
+            loads = [box_load(name, described, step, num_stages) for name, described in maps.items()]
+            yield ops.MbarrierArriveExpectTx("full", step % num_stages, sum(load.num_bytes for load in loads))
+            yield from loads
+
+    def program(cta: Any) -> Iterator[Any]:
+        for step in range(num_stages - 1):
+            yield from fill(step)
+        for step in range(NUM_STEPS):
+            yield ops.MbarrierWait("full", step % num_stages, step // num_stages & 1)
+            if mutation == "early copy":
+                yield from fill(step + num_stages - 1)
+            yield ops.WgmmaFence()
+            yield multiply(offsets, step % num_stages)
+            yield ops.WgmmaCommitGroup()
+            yield ops.WgmmaWaitGroup(1)
+            if mutation != "early copy":
+                yield from fill(step + num_stages - 1)
+        yield ops.WgmmaWaitGroup(0)
+        yield store_sums(m, n)
+
+    return Launch(
+        kernel="by_one_warpgroup", num_ctas=1, num_tiles=1, tensors=tensors(m, n, k),
+        roles=(WarpRole(name="math", num_warps=4, program=program),), registers_per_thread=64,
+        buffers=tuple(Buffer(name=name, stage_bytes=rows * 128, num_stages=3) for name, rows in (("a", m), ("b", n))),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=3),),
     )
 
 
