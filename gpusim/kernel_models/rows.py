@@ -32,7 +32,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Data, IntArray
+from gpusim.workload.data_access import Computation, Compute, Data, IntArray
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tensor import MemRef
 
@@ -272,12 +272,12 @@ class Merge:
     alu: float = 1.0
     mufu: float = 0.0
 
-    def steps(self, num_steps: int) -> Iterator[ops.Op]:
-        """Ops of ``num_steps`` steps, each a shuffle of all words and a merge."""
+    def steps(self, num_steps: int, compute: Computation | None = None) -> Iterator[ops.Op]:
+        """Ops of ``num_steps`` steps, each a shuffle of all words and a merge. ``compute``: their arithmetic."""
         yield ops.Shfl(num_steps, is_chain=True)
         if self.words > 1:
             yield ops.Shfl(num_steps * (self.words - 1))
-        yield ops.Alu(num_steps * self.alu, is_chain=True)
+        yield ops.Alu(num_steps * self.alu, is_chain=True, data=Compute(function=compute) if compute else None)
         if self.mufu:
             yield ops.Mufu(num_steps * self.mufu)
 
@@ -294,16 +294,16 @@ class Meeting:
 
     def __init__(
         self, num_warps: int, *, of_block: bool, merge: Merge = ONE_WORD, by_first: bool = False,
-        num_role_warps: int = 0, is_first: bool = True,
+        num_role_warps: int = 0, is_first: bool = True, compute: Computation | None = None,
     ) -> None:
         """A reduction by ``num_warps`` warps of a CTA: within each warp, or (``of_block``) over all of them.
 
         ``num_role_warps``: warps of the role that yields the ops; 0: all. ``is_first``: whether the first warp is one of
-        them.
+        them. ``compute``: arithmetic within each warp.
         """
         num_own = num_role_warps or num_warps
         self._of_block, self._by_first, self._is_first = of_block, by_first, is_first
-        self._own = tuple(merge.steps(WARP_STEPS))
+        self._own = tuple(merge.steps(WARP_STEPS, compute))
         self._others = tuple(merge.steps(WARP_STEPS if by_first else max(1, (num_warps - 1).bit_length())))
         self._leave, self._take = self._word(num_own, merge, 1), self._word(num_own, merge, WARP_SIZE)
         self._leave_one, self._take_one = self._word(1, merge, 1), self._word(1, merge, WARP_SIZE)
@@ -313,8 +313,14 @@ class Meeting:
         num = num_warps * merge.words
         return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=num * num_lanes * WORD_BYTES)
 
-    def __call__(self, leave: Data | None = None, take: Data | None = None) -> Generator[ops.Op, Any, None]:
-        """The ops of the reduction. ``leave``, ``take``: data accesses of the words of a CTA's warps."""
+    def __call__(
+        self, leave: Data | None = None, take: Data | None = None, take_one: Data | None = None,
+        leave_one: Data | None = None,
+    ) -> Generator[ops.Op, Any, None]:
+        """The ops of the reduction. ``leave``, ``take``: data accesses of the words of a CTA's warps.
+
+        ``take_one``, ``leave_one``: those of the first warp, if it merges the words.
+        """
         yield from self._own
         if not self._of_block:
             return
@@ -324,9 +330,9 @@ class Meeting:
         yield ops.Syncthreads()
         if self._by_first:
             if self._is_first:
-                yield ops.Use((yield ops.SharedLoad(self._take_one)))
+                yield ops.Use((yield ops.SharedLoad(self._take_one, data=take_one)))
                 yield from self._others
-                yield ops.SharedStore(self._leave_one)
+                yield ops.SharedStore(self._leave_one, data=leave_one)
             yield ops.Syncthreads()
         yield ops.Use((yield ops.SharedLoad(self._take, data=take)))
         if not self._by_first:

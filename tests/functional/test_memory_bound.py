@@ -39,7 +39,18 @@ def normed(rows: NDArray[Any]) -> NDArray[Any]:
 
 FLAT, WEIGHTS = X.reshape(-1), {"gamma": ROW[1], "beta": ROW[2]}
 SIZE, ROWS = {"m": 70, "n": 104}, {"rows": 3, "columns": 4096}
-OF_ROWS = {"rows": 40, "columns": 128}
+OF_ROWS, OF_X = {"rows": 40, "columns": 128}, {"rows": 70, "columns": 104}
+
+def rooted(rows: NDArray[Any]) -> NDArray[Any]:
+    """RMS norm, with weights of 1."""
+    squares = (rows.astype(np.float64) ** 2).mean(axis=1, keepdims=True)
+    return np.asarray(rows / np.sqrt(squares + 1e-5))
+
+
+def gelu(x: NDArray[Any]) -> NDArray[Any]:
+    """The formula with tanh."""
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
 
 Case = tuple[str, dict[str, Any], Data, NDArray[Any], float, tuple[type, ...]]
 CASES: dict[str, Case] = {
@@ -87,6 +98,28 @@ CASES: dict[str, Case] = {
     "layer norm by block": ("layer_norm", {**ROWS, "per": "block"}, {"in": ROW, **WEIGHTS},
                             normed(ROW) * ROW[1] + ROW[2], 2e-5, (ops.SharedStore, ops.GlobalLoad)),
     **{
+        f"softmax {per} {name}": (
+            "softmax", {**OF_X, "per": per, "threads": 64, **options}, {"in": X}, softmax(X), 1e-6, kinds,
+        )
+        for per, name, options, kinds in (
+            ("warp", "reread", {"keep": "reread"}, (ops.GlobalLoad, ops.GlobalStore)),
+            ("warp", "online", {"keep": "smem", "algorithm": "online", "unroll": 2}, (ops.SharedStore, ops.SharedLoad)),
+            ("block", "persistent", {"ctas": 8, "arithmetic": "ieee"}, (ops.SharedStore, ops.SharedLoad)),
+            ("block", "by the first warp", {"combine": "first_warp", "keep": "smem", "vector_bytes": 8}, (ops.SharedLoad,)),
+        )
+    },
+    "softmax of groups of warps": ("softmax", {**ROWS, "per": "block", "threads": 512, "keep": "reread"}, {"in": ROW},
+                                   softmax(ROW), 1e-6, (ops.GlobalLoad, ops.SharedStore)),
+    "Welford": ("layer_norm", {**ROWS, "per": "block", "algorithm": "welford", "combine": "first_warp"},
+                {"in": ROW, **WEIGHTS}, normed(ROW) * ROW[1] + ROW[2], 2e-5, (ops.SharedStore, ops.GlobalLoad)),
+    "layer norm, masked": ("layer_norm", {**OF_X, "weight_loads": "element"},
+                           {"in": X, "gamma": X[0], "beta": X[1]}, normed(X) * X[0] + X[1], 2e-5, (ops.GlobalLoad,)),
+    "RMS norm": ("rms_norm", OF_ROWS, {"in": TABLE, "gamma": TABLE[0]}, rooted(TABLE) * TABLE[0], 1e-5, (ops.GlobalStore,)),
+    "bias and gelu": ("bias_activation", OF_ROWS, {"in": TABLE, "bias": TABLE[0]}, gelu(TABLE + TABLE[0]), 1e-5,
+                      (ops.GlobalLoad, ops.GlobalStore)),
+    "relu without bias": ("bias_activation", {**OF_ROWS, "bias": False, "activation": "relu", "dtype": "fp16"},
+                          {"in": TABLE}, np.maximum(TABLE, 0), 0.0, (ops.GlobalStore,)),
+    **{
         f"sgemm {way}": ("sgemm_naive", {"m": 40, "n": 40, "k": 64, "way": way}, {"A": X[:40, :64], "B": X[:40, :64].T},
                          X[:40, :64] @ X[:40, :64].T, 0.0, (ops.GlobalLoad, kind))
         for way, kind in (("naive", ops.GlobalStore), ("coalesced", ops.GlobalStore), ("tiled", ops.SharedLoad))
@@ -113,11 +146,12 @@ def test_a_wrong_model_is_found(name: str, kind: type) -> None:
             run_functional(wrong, data, expected={output: expected}, tolerance=tolerance)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "options"),
-    [("rms_norm", OF_ROWS), ("bias_activation", OF_ROWS), ("softmax", {**OF_ROWS, "keep": "reread"}),
-     ("reduction", {**OF_ROWS, "axis": "all"})],
-)  # fmt: skip
-def test_a_model_without_data_accesses_is_refused(kernel: str, options: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"yields GlobalLoad as its op \d+, which has no data access"):
-        run_functional(launch(kernel, options), {})
+@pytest.mark.parametrize("keep", ["registers", "smem", "reread"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_residual_is_added_before_the_norm_and_the_sum_is_stored(keep: str, in_place: bool) -> None:
+    options = {**OF_ROWS, "residual": True, "keep": keep, "in_place": in_place}
+    found = run_functional(launch("rms_norm", options), {"in": TABLE, "residual": TABLE[::-1], "gamma": TABLE[0]})
+    total = TABLE + TABLE[::-1]
+    assert set(found) == ({"in", "residual"} if in_place else {"out", "sum"})
+    assert np.array_equal(found["residual" if in_place else "sum"], total)
+    assert np.abs(found["in" if in_place else "out"] - rooted(total) * TABLE[0]).max() <= 1e-5
