@@ -110,7 +110,7 @@ def _count(role: Role, op: Any, access: Counter, tensor: GlobalTensor) -> None:
     if isinstance(op, ops.GlobalAtomic):
         tensor.write(place, np.ones(1, dtype=tensor.bits.dtype), adds=True)
         role.give(nothing)
-        role.wait(lambda: int(tensor.bits[access.index]) >= access.awaited, f"{access.awaited} counts in {access.tensor}")
+        _await_count(role, access)
     else:
         tensor.write(place, np.zeros(1, dtype=tensor.bits.dtype))
 
@@ -317,9 +317,16 @@ def _multiply_stages(role: Role, atom: MmaAtom, access: WgmmaOperands, name: str
 
 
 def _compute(role: Role, op: Any) -> None:
-    if op.data is not None:
-        for access in role.accesses(op, Compute):
+    for access in () if op.data is None else role.accesses(op, Compute, Counter):
+        if isinstance(access, Counter):
+            _await_count(role, access)
+        else:
             access.function(role.registers)
+
+
+def _await_count(role: Role, access: Counter) -> None:
+    bits = role.tensor(access.tensor).bits
+    role.wait(lambda: int(bits[access.index]) >= access.awaited, f"{access.awaited} counts in {access.tensor}")
 
 
 HANDLERS: Mapping[type, Callable[[Role, Any], None]] = MappingProxyType({
