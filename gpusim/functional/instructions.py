@@ -6,6 +6,7 @@ Models:
 
 * Asynchronous copies and wgmma complete when they are waited for, or earlier (:class:`Delivery`).
 * Loads change registers at the ``Use`` of their token.
+* Atomics add. Ops that reach another CTA's shared memory have accesses that name a buffer.
 
 Ignores: fences. Bytes are visible to all proxies once they are written.
 """
@@ -123,8 +124,7 @@ def _copied(role: Role, op: Any, access: Copy, memory: SharedMemory, writer: int
     addresses = memory.addresses(op.buffer, op.stage, access.offsets[chosen], tensor.ref.dtype.num_bytes)
     memory.write(addresses, tensor.read(index))
     if len(memory.tags):
-        memory.tags["source"][addresses] = source_of(tensor.number, index)[:, None]
-        memory.tags["writer"][addresses] = writer
+        _tag(memory, addresses, source_of(tensor.number, index)[:, None], writer)
 
 
 def _cp_async(role: Role, op: ops.CpAsync) -> None:
@@ -184,9 +184,19 @@ def _arrive_after_copies(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
     role.cta.in_flight.append(Delivery(lambda: barrier.arrive(num), earlier, signals=True))
 
 
+def _cta_of(role: Role, op: Any) -> CtaState:
+    """The CTA of the cluster that an op names; the role's own, if it names none."""
+    rank = getattr(op, "cta_rank", None)
+    if rank is None:
+        return role.cta
+    if not 0 <= rank < len(role.cta.peers):
+        raise LaunchError(f"{role.who} names CTA {rank} of its cluster, which has {len(role.cta.peers)} CTAs")
+    found: CtaState = role.cta.peers[rank]
+    return found
+
+
 def _mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> None:
-    cta = role.cta if op.cta_rank is None else role.cta.peers[op.cta_rank]
-    _mbarrier(role, cta, op).arrive(op.count)
+    _mbarrier(role, _cta_of(role, op), op).arrive(op.count)
 
 
 def _mbarrier_wait(role: Role, op: ops.MbarrierWait) -> None:
@@ -205,13 +215,14 @@ def _thread_barrier(role: Role, name: str, *, waits: bool) -> None:
 
 # ---------------------------------------------------------------------------------------------- shared memory
 def _addresses(role: Role, op: Any, access: SharedElements) -> Array:
-    buffer, stage = (access.buffer, access.stage) if access.buffer else (op.buffer, op.stage)
+    is_here = not access.buffer and hasattr(op, "buffer")
+    buffer, stage = (op.buffer, op.stage) if is_here else (access.buffer, access.stage)
     width = (access.dtype or UNIT).num_bytes
-    return role.cta.memory.addresses(buffer, stage, np.maximum(access.offsets, 0), width)
+    return _cta_of(role, op).memory.addresses(buffer, stage, np.maximum(access.offsets, 0), width)
 
 
-def _shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> None:
-    loaded, memory = [], role.cta.memory
+def _shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix | ops.DsmemLoad) -> None:
+    loaded, memory = [], _cta_of(role, op).memory
     for access in role.accesses(op, SharedElements):
         addresses, kind = _addresses(role, op, access), storage(access.dtype or UNIT)
         bits = np.where(access.offsets < 0, kind.type(0), memory.read(addresses, kind))
@@ -227,14 +238,48 @@ def _shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> None:
     role.give(arrive)
 
 
-def _shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> None:
-    memory = role.cta.memory
+def _shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix | ops.DsmemStore) -> None:
+    for write in _writes(role, op):
+        write()
+    if getattr(op, "has_token", False):
+        role.give(nothing)
+
+
+def _st_async(role: Role, op: ops.StAsync) -> None:
+    writes, cta = _writes(role, op), _cta_of(role, op)
+    each = ((access.offsets >= 0, access.dtype or UNIT) for access in role.accesses(op, SharedElements))
+    num_bytes = sum(int(inside.sum()) * dtype.num_bytes for inside, dtype in each)
+    if num_bytes != op.num_bytes:
+        role.refuse(op, f"with num_bytes={op.num_bytes}; its elements have {num_bytes} bytes")
+
+    def arrive() -> None:
+        for write in writes:
+            write()
+        _mbarrier(role, cta, op).deliver(num_bytes)
+
+    role.cta.in_flight.append(Delivery(arrive, signals=True))
+
+
+def _shared_atomic(role: Role, op: ops.SharedAtomic) -> None:
+    for access in role.accesses(op, SharedElements):
+        inside, dtype = access.offsets >= 0, access.dtype or UNIT
+        values = _stored(role, op, access, access.first, inside.shape[1])[inside]
+        addresses = _addresses(role, op, access)[inside]
+        role.cta.memory.add(addresses, values, dtype)
+        if role.cta.watch:
+            _tag(role.cta.memory, addresses, COMPUTED, role.writer(op))
+    role.give(nothing)
+
+
+def _writes(role: Role, op: Any) -> list[Callable[[], None]]:
+    """Effects of a store to shared memory, with the registers' values of now."""
+    memory, found = _cta_of(role, op).memory, list[Callable[[], None]]()
     for access in role.accesses(op, SharedElements):
         inside = access.offsets >= 0
         values = _stored(role, op, access, access.first, inside.shape[1])
         addresses = _addresses(role, op, access)[inside]
         bits = values[inside] if access.dtype is None else encode(values[inside], access.dtype)
-        memory.write(addresses, bits)
+        found.append(partial(memory.write, addresses, bits))
         if role.cta.watch:
             width, tags = addresses.shape[-1], role.tags.get(access.registers)
             begin, end = access.first * width, (access.first + access.offsets.shape[1]) * width
@@ -242,9 +287,12 @@ def _shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> None:
             source: Any = COMPUTED
             if tags is not None and is_copy:
                 source = tags["source"][:, begin:end].reshape(*inside.shape, width)[inside]
-            memory.tags["source"][addresses], memory.tags["writer"][addresses] = source, role.writer(op)
-    if op.has_token:
-        role.give(nothing)
+            found.append(partial(_tag, memory, addresses, source, role.writer(op)))
+    return found
+
+
+def _tag(memory: SharedMemory, addresses: IntArray, source: Any, writer: int) -> None:
+    memory.tags["source"][addresses], memory.tags["writer"][addresses] = source, writer
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -346,7 +394,8 @@ HANDLERS: Mapping[type, Callable[[Role, Any], None]] = MappingProxyType({
     ops.ClusterArrive: lambda role, op: role.arrive_at_cluster(),
     ops.ClusterWait: lambda role, op: role.wait_for_cluster(),
     ops.SharedLoad: _shared_load, ops.Ldmatrix: _shared_load,
-    ops.SharedStore: _shared_store, ops.Stmatrix: _shared_store,
+    ops.SharedStore: _shared_store, ops.Stmatrix: _shared_store, ops.SharedAtomic: _shared_atomic,
+    ops.DsmemLoad: _shared_load, ops.DsmemStore: _shared_store, ops.StAsync: _st_async,
     ops.MmaSync: _mma_sync, ops.Wgmma: _wgmma,
     ops.WgmmaCommitGroup: lambda role, op: role.math.commit(),
     ops.WgmmaWaitGroup: lambda role, op: role.math.wait(op.num_pending),

@@ -179,6 +179,56 @@ def by_one_warpgroup(mutation: str = "") -> Launch:
     )
 
 
+def by_cluster(mutation: str = "") -> Launch:
+    """A cluster of two CTAs: one multicasts a tile to both, each loads its own, and adds the other's out of its memory."""
+    rows, columns = 16, 32
+    size = rows * columns * 4
+    described = TensorMap(
+        dtype=FP32, global_dim=(columns, 2 * rows), global_strides_bytes=(4 * columns,), box_dim=(columns, rows)
+    )
+    element = np.arange(rows * columns).reshape(-1, 4)
+
+    def load(name: str, buffer: str, first: int, multicast: tuple[int, ...] = ()) -> ops.TmaLoad:
+        data = box_copy(name, described, (0, first))
+        return ops.TmaLoad(name, (first, 0), size, size, rows, buffer, 0, "full", multicast=multicast, data=data)
+
+    def program(cta: Any) -> Iterator[Any]:
+        rank, other = cta.cta_rank, 1 - cta.cta_rank
+        yield ops.MbarrierArriveExpectTx("full", 0, 2 * size)
+        yield ops.ClusterArrive()  # both barriers are ready
+        yield ops.ClusterWait()
+        if not rank:
+            yield load("common", "common", 0, (0, 1))
+        yield load("own", "own", rank * rows)
+        yield ops.MbarrierWait("full", 0, 0)
+        if mutation != "no cluster barrier":
+            yield ops.ClusterArrive()
+            yield ops.ClusterWait()
+        places = SharedElements(offsets=4 * element, dtype=FP32, registers="common", buffer="common")
+        there = replace(places, registers="other", buffer="common" if mutation == "wrong buffer" else "own")
+        tokens = [(yield ops.SharedLoad(ANY, "common", 0, data=places)), (yield ops.DsmemLoad(other, size, data=there))]
+        for token in tokens:
+            yield ops.Use(token)
+        yield ops.ClusterArrive()  # nobody leaves while it is read
+        yield ops.ClusterWait()
+
+        def add(registers: Any) -> None:
+            registers["sum"] = registers["common"] + registers["other"]
+
+        index = rank * rows * columns + element
+        yield ops.GlobalStore("out", (rank, 0), ANY, data=GlobalElements(
+            tensor="out", index=index, registers="sum", compute=add
+        ))  # fmt: skip
+
+    return Launch(
+        kernel="by_cluster", num_ctas=2, num_tiles=2, cluster_size=2, features=frozenset({"cluster", "tma", "mbarrier"}),
+        roles=(WarpRole(name="all", num_warps=4, program=program),),
+        buffers=tuple(Buffer(name=name, stage_bytes=size) for name in ("common", "own")),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1),),
+        tensors=tuple(MemRef.row_major(name, (2 * rows, columns), FP32) for name in ("common", "own", "out")),
+    )
+
+
 def by_cp_async(mutation: str = "") -> Launch:
     """Tiles of 32 x 32, one a CTA: four warps copy, load fragments and multiply. Layouts are CuTe's."""
     m, n, k, depth = 64, 64, 32 * NUM_STEPS, 32

@@ -77,7 +77,7 @@ def one_op(op: ops.Op) -> Launch:
     ("op", "why"),
     [
         (ops.GlobalStore("D", (0, 0), AccessPattern()), "GlobalStore as its op 1, which has no data access"),
-        (ops.DsmemStore(0, 16), "DsmemStore as its op 1, which functional runs do not carry out"),
+        (ops.DsmemStore(0, 16), "DsmemStore as its op 1, which has no data access"),
     ],
 )
 def test_an_op_without_a_data_access_is_refused(op: ops.Op, why: str) -> None:

@@ -17,7 +17,7 @@ from gpusim import KERNEL_MODELS, DataError, GemmParams, Launch, load_gpu, run_f
 from gpusim.functional.number_format import rounded
 from gpusim.workload import ops
 
-from .hand_written import TMA_SHAPE, by_cp_async, by_one_warpgroup, by_tma, operands
+from .hand_written import TMA_SHAPE, by_cluster, by_cp_async, by_one_warpgroup, by_tma, operands
 from .mutations import mutated, one_fewer, other_swizzle, rolled, transposed
 
 GPU = load_gpu("h200_sxm")
@@ -74,6 +74,12 @@ def naive() -> Worked:
     return KERNEL_MODELS["sgemm_naive"].launch(params, GPU), dict(data), data["A"] @ data["B"]
 
 
+def cluster() -> Worked:
+    """Each half of the output: the first half of one input plus the other half of a second one."""
+    common, own = (RANDOM.integers(-64, 65, (32, 32)).astype(np.float64) for _ in range(2))
+    return by_cluster(), {"common": common, "own": own}, np.tile(common[:16], (2, 1)) + np.roll(own, 16, axis=0)
+
+
 FUSED = {"alpha": 2.0, "beta": -1.0, "bias": True, "activation": "relu"}
 WORKED: dict[str, Callable[[], Worked]] = {
     "copy of elements, one row of 64 threads": copy("scalar", 64),
@@ -100,6 +106,7 @@ WORKED: dict[str, Callable[[], Worked]] = {
     "fp8 GEMM of 128 x 128 x 128, 4 stages": gemm(
         dtype="fp8", copy="tma", math="wgmma", schedule="multistage", tile="128x128x128", stages=4, k=272, out_dtype="fp32",
     ),
+    "cluster: a tile multicast to both CTAs, another read from the other CTA's shared memory": cluster,
     "producer and consumer warps": by_hand(by_tma, TMA_SHAPE),
     "producer and two cooperative consumers, A multicast": gemm(
         schedule="cooperative", tile="128x128x64", cluster="1x2", n=136, k=136, **FUSED
@@ -108,7 +115,9 @@ WORKED: dict[str, Callable[[], Worked]] = {
         schedule="pingpong", tile="64x128x64", n=136, k=136, **FUSED
     ),
     "split-K with a second kernel": gemm(split_k=2, split_k_mode="second_kernel", k=136),
+    "split-K, each part behind the one before": gemm(split_k=2, split_k_mode="serial", math="mma_sync", k=136),
     "batch at a stride": gemm(batch=2),
+    "batch at addresses in arrays": gemm(batch=2, batch_mode="array"),
 }  # fmt: skip
 made = cache(lambda name: WORKED[name]())
 
@@ -122,7 +131,7 @@ def test_a_worked_kernel_equals_numpy_and_passes_the_order_check(name: str) -> N
 
 def output(launch: Launch) -> str:
     """Name of the output."""
-    return "out" if launch.kernel == "smem_copy" else "D"
+    return "out" if launch.kernel in ("smem_copy", "by_cluster") else "D"
 
 
 STORED = r"stored by GlobalStore of out, op \d+ of role 'copy' of CTA \d+, thread \d+, value \d+"
@@ -133,6 +142,8 @@ FAULTS = [
     ("copy by cp.async, 4 x 8 threads", ops.CpAsync, one_fewer, STORED),
     ("copy by cp.async to swizzled rows", ops.CpAsync, other_swizzle, STORED),
     ("copy by TMA with an mbarrier", ops.TmaLoad, other_swizzle, r"stored by TmaStore of out"),
+    ("cluster: a tile multicast to both CTAs, another read from the other CTA's shared memory", ops.DsmemLoad, other_swizzle,
+     STORED.replace("copy", "all")),
     ("GEMM of three loops", ops.GlobalLoad, one_fewer, r"stored by GlobalStore of D"),
     ("fp32 GEMM through registers, double-buffered, with thread tiles and a fused epilogue", ops.GlobalLoad, one_fewer,
      r"stored by GlobalStore of D, op \d+ of role 'math' of CTA \d+, thread \d+, value \d+"),
