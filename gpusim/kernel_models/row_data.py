@@ -113,7 +113,7 @@ class RowData:
         return tuple(found)
 
     # -------------------------------------------------------------------------------------- reductions
-    def of_warp(self, idx: int) -> Computation | None:
+    def of_warp(self, idx: int) -> Compute | None:
         """The reduction of a pass within each warp."""
         reduction, params = self._reductions[idx], self._params
         if reduction is None:
@@ -134,7 +134,7 @@ class RowData:
             if params.per == "warp":
                 registers.update(reduction.keep(registers["word"], params.columns))
 
-        return reduce
+        return Compute(function=reduce)
 
     def words(self, idx: int, *, by_first: bool) -> tuple[Data, ...]:
         """Data accesses of the words of a CTA's warps: stored by warps, loaded by all, and those of the first warp."""

@@ -200,8 +200,8 @@ class RowWalk:
         self.words = [self.data.words(idx, by_first=by_first) if is_block else () for idx in range(len(row_passes))]
         self.meetings = [
             Meeting(
-                params.threads // WARP_SIZE, of_block=is_block, merge=item.merge, by_first=by_first,
-                num_role_warps=self.num_threads // WARP_SIZE, is_first=not group, compute=self.data.of_warp(idx),
+                params.threads // WARP_SIZE, of_block=is_block, merge=replace(item.merge, data=self.data.of_warp(idx)),
+                by_first=by_first, num_role_warps=self.num_threads // WARP_SIZE, is_first=not group,
             ) if item.merge else None
             for idx, item in enumerate(row_passes)
         ]  # fmt: skip

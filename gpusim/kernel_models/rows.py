@@ -8,7 +8,7 @@ registers as floats.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -32,7 +32,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Computation, Compute, Data, IntArray
+from gpusim.workload.data_access import Compute, Data, IntArray
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tensor import MemRef
 
@@ -266,18 +266,20 @@ class Merge:
     """How two partial results of a reduction become one: words of a result, and instructions of a lane to merge two.
 
     * ``alu``: dependent instructions. ``mufu``: MUFU instructions among or besides them.
+    * ``data``: reduction of functional runs within each warp.
     """
 
     words: int = 1
     alu: float = 1.0
     mufu: float = 0.0
+    data: Compute | None = None
 
-    def steps(self, num_steps: int, compute: Computation | None = None) -> Iterator[ops.Op]:
-        """Ops of ``num_steps`` steps, each a shuffle of all words and a merge. ``compute``: their arithmetic."""
+    def steps(self, num_steps: int) -> Iterator[ops.Op]:
+        """Ops of ``num_steps`` steps, each a shuffle of all words and a merge."""
         yield ops.Shfl(num_steps, is_chain=True)
         if self.words > 1:
             yield ops.Shfl(num_steps * (self.words - 1))
-        yield ops.Alu(num_steps * self.alu, is_chain=True, data=Compute(function=compute) if compute else None)
+        yield ops.Alu(num_steps * self.alu, is_chain=True, data=self.data)
         if self.mufu:
             yield ops.Mufu(num_steps * self.mufu)
 
@@ -294,17 +296,18 @@ class Meeting:
 
     def __init__(
         self, num_warps: int, *, of_block: bool, merge: Merge = ONE_WORD, by_first: bool = False,
-        num_role_warps: int = 0, is_first: bool = True, compute: Computation | None = None,
+        num_role_warps: int = 0, is_first: bool = True,
     ) -> None:
         """A reduction by ``num_warps`` warps of a CTA: within each warp, or (``of_block``) over all of them.
 
         ``num_role_warps``: warps of the role that yields the ops; 0: all. ``is_first``: whether the first warp is one of
-        them. ``compute``: arithmetic within each warp.
+        them.
         """
         num_own = num_role_warps or num_warps
         self._of_block, self._by_first, self._is_first = of_block, by_first, is_first
-        self._own = tuple(merge.steps(WARP_STEPS, compute))
-        self._others = tuple(merge.steps(WARP_STEPS if by_first else max(1, (num_warps - 1).bit_length())))
+        self._own = tuple(merge.steps(WARP_STEPS))
+        num_steps = WARP_STEPS if by_first else max(1, (num_warps - 1).bit_length())
+        self._others = tuple(replace(merge, data=None).steps(num_steps))
         self._leave, self._take = self._word(num_own, merge, 1), self._word(num_own, merge, WARP_SIZE)
         self._leave_one, self._take_one = self._word(1, merge, 1), self._word(1, merge, WARP_SIZE)
 

@@ -151,6 +151,10 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+def test_every_kernel_model_runs() -> None:
+    assert {case[0] for case in CASES.values()} == set(KERNEL_MODELS) - {"gemm"}  # test_gemm.py has that
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_equals_numpy_in_any_order(name: str) -> None:
     kernel, options, data, expected, tolerance, _ = CASES[name]
