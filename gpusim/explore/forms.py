@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gpusim.explore.answers import LONGEST_TEXT
-from gpusim.explore.moved_bytes import MOST_STEPS
+from gpusim.explore.bytes import MOST_STEPS
 from gpusim.explore.pipeline import MOST_STAGES
 from gpusim.explore.questions import QUESTIONS
 from gpusim.explore.sliders import SLIDERS

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from gpusim.explore.answers import Answer, Question
 from gpusim.explore.banks import BanksQuestion
-from gpusim.explore.moved_bytes import BytesQuestion
+from gpusim.explore.bytes import BytesQuestion
 from gpusim.explore.pipeline import PipelineQuestion
 
 AnyQuestion = BanksQuestion | BytesQuestion | PipelineQuestion

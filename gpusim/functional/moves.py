@@ -2,7 +2,7 @@
 
 In: a launch whose ops have data accesses, and arrays. Out: moves, and what the launch has written.
 
-Ignores: products of registers (mma.sync, FFMA), which move nothing; zeros from outside of a tensor.
+Ignores: mma.sync and FFMA, which move no bytes; zeros from outside of a tensor.
 """
 
 from __future__ import annotations

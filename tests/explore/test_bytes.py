@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpusim import GemmParams, load_gpu
+from gpusim.explore.bytes import KERNELS, MOST_STEPS, BytesQuestion
 from gpusim.explore.forms import FORMS
-from gpusim.explore.moved_bytes import KERNELS, MOST_STEPS, BytesQuestion
 from gpusim.explore.pages import form_page
 from gpusim.functional.moves import moves_of
 

@@ -28,14 +28,15 @@ CELL_BYTES, LANE_BYTES = 16, 4
 WIDE, HIGH, GAP, TOP = 14, 7, 60, 24
 """Pixels of a cell, between the two parts of the picture, and above them."""
 HUES = 8
-GPU = "h200_sxm"
+GPU, SIZE, DEPTH = "h200_sxm", 64, 128
+"""GPU of the page, rows and columns of a result, and K."""
 
 KERNELS: dict[str, tuple[str, dict[str, str]]] = {
     "tma": ("gemm", {"tile": "64x64x64", "copy": "tma", "math": "wgmma", "schedule": "warp_specialized"}),
     "cp_async": ("gemm", {"tile": "64x64x64", "copy": "cp_async", "math": "mma_sync", "warps": "2x2"}),
     "copy": ("smem_copy", {"tile": "64x64", "copy": "vectorized"}),
 }
-"""Kernel model and options of each kernel of the page: all in bf16, one CTA, 64 x 64."""
+"""Kernel model and options of each kernel of the page: all in bf16, with one CTA."""
 AXES = {
     "tensor": ("row", "column"), "stage": ("line", "byte"), "registers": ("thread", "value"), "tensor core": ("row", "k"),
 }  # fmt: skip
@@ -52,8 +53,8 @@ class BytesQuestion(Question):
 
     def _options(self) -> tuple[str, dict[str, str]]:
         kernel, options = KERNELS[self.kernel]
-        given = {"m": "64", "n": "64", **options, "swizzle": self.swizzle}
-        return kernel, given if kernel == "smem_copy" else {**given, "k": "128", "stages": str(self.stages)}
+        given = {"m": str(SIZE), "n": str(SIZE), **options, "swizzle": self.swizzle}
+        return kernel, given if kernel == "smem_copy" else {**given, "k": str(DEPTH), "stages": str(self.stages)}
 
     def label(self) -> str:
         """Summary of the request in a few words."""
@@ -78,8 +79,8 @@ def _run(kernel: str, options: tuple[tuple[str, str], ...]) -> tuple[list[Move],
     """Moves of a run, and whether its result equals that of numpy."""
     launch = KERNEL_MODELS[kernel].params(**dict(options)).launch(load_gpu(GPU))
     random = np.random.default_rng(0)
-    names = {"gemm": {"A": (64, 128), "B": (128, 64)}, "smem_copy": {"in": (64, 64)}}[kernel]
-    data: dict[str, NDArray[Any]] = {name: random.integers(-3, 4, shape) for name, shape in names.items()}
+    shapes = {"A": (SIZE, DEPTH), "B": (DEPTH, SIZE)} if kernel == "gemm" else {"in": (SIZE, SIZE)}
+    data: dict[str, NDArray[Any]] = {name: random.integers(-3, 4, shape) for name, shape in shapes.items()}
     moves, results = moves_of(launch, data)
     found, wanted = (results["D"], data["A"] @ data["B"]) if kernel == "gemm" else (results["out"], data["in"])
     return moves, bool(np.array_equal(found, wanted))
