@@ -53,8 +53,8 @@ class Watch:
         self.writers.append(name)
         return len(self.writers) - 1
 
-    def begins(self, role: Any, op: Any) -> None:
-        """An op begins."""
+    def issued(self, role: Any, op: Any) -> None:
+        """A role issues an op."""
 
     def begin(self, owner: tuple[Any, ...]) -> None:
         """The sums of ``owner`` begin at 0."""

@@ -59,7 +59,10 @@ class MoveWatch(Watch):
         super().__init__(*arguments)
         self.moves: list[Move] = []
 
-    def begins(self, role: Role, op: Any) -> None:
+    def check(self, *_arguments: Any) -> None:
+        """Operands are not checked."""
+
+    def issued(self, role: Role, op: Any) -> None:
         """Keep what an op moves."""
         data = op.data(op) if callable(getattr(op, "data", None)) else getattr(op, "data", None)
         for access in data if isinstance(data, tuple) else (data,):

@@ -138,7 +138,7 @@ class Grid:
                 role.finish()
                 return False
             if role.cta.watch:
-                role.cta.watch.begins(role, op)
+                role.cta.watch.issued(role, op)
             carry_out(role, op)
             left -= 1
             if not role.is_ready():

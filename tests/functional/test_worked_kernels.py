@@ -165,8 +165,16 @@ FAULTS = [
         for name in WORKED if "of one warpgroup" in name or "two cooperative" in name
     ),
     ("split-K with a second kernel", ops.GlobalStore, one_fewer, r"stored by GlobalStore of D|nobody stored"),
-    ("batch at a stride", ops.TmaLoad, other_swizzle, rf"{ELEMENT}.*written by TmaLoad"),
+    ("split-K, each part behind the one before", ops.Ldmatrix, transposed, rf"{ELEMENT}.*written by (CpAsync|TmaLoad)"),
+    *(
+        (name, ops.TmaLoad, other_swizzle, rf"{ELEMENT}.*written by TmaLoad")
+        for name in ("batch at a stride", "batch at addresses in arrays")
+    ),
 ]  # fmt: skip
+
+
+def test_each_worked_kernel_has_a_planted_fault() -> None:
+    assert {name for name, *_ in FAULTS} == set(WORKED)
 
 
 @pytest.mark.parametrize(("name", "kind", "change", "named"), FAULTS)
