@@ -1,4 +1,4 @@
-"""``explore``: bank conflicts and pipelines in the browser, served by this machine; or a static copy for a course's site."""
+"""``explore``: bank conflicts, pipelines and moved bytes in the browser; or a static copy for a course's site."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def explore_command(
     jobs: Annotated[int | None, typer.Option(
         "--jobs", metavar="N", help="processes of --export; by default one for each core", rich_help_panel="Output")] = None,
 ) -> None:
-    """Explore bank conflicts and pipelines in the browser: change one thing, and see what changes.
+    """Explore bank conflicts, pipelines and moved bytes in the browser: change one thing, and see what changes.
 
     Pages are served to this machine alone (127.0.0.1), and need no network.
     Ctrl-C ends it.

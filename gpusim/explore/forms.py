@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gpusim.explore.answers import LONGEST_TEXT
+from gpusim.explore.bytes import MOST_STEPS
 from gpusim.explore.pipeline import MOST_STAGES
 from gpusim.explore.questions import QUESTIONS
 from gpusim.explore.sliders import SLIDERS
@@ -52,6 +53,8 @@ class FormField:
     """Lower end of a range; the next two are its upper end and step."""
     most: float = 0.0
     step: float = 0.0
+    is_asked: bool = False
+    """Whether gpusim answers anew when a range moves; otherwise the page does it."""
     longest: int = LONGEST_TEXT
     when: tuple[str, str] | None = None
     is_offered: bool = True
@@ -194,6 +197,26 @@ def pipeline_form() -> Form:
     ))
 
 
+def bytes_form() -> Form:
+    """Form of a small kernel, and of a step of its run."""
+    return _with_defaults(Form(
+        page="bytes", title="Bytes",
+        question="Which bytes does each step of a small kernel move, from where to where?",
+        fieldsets=(
+            Fieldset(legend="Kernel, 64 x 64 of bf16", fields=(
+                FormField(name="kernel", label="Kernel", choices=_choices(
+                    ("tma", "GEMM: TMA, wgmma"), ("cp_async", "GEMM: cp.async, ldmatrix, mma.sync"),
+                    ("copy", "copy through shared memory"))),
+                FormField(name="swizzle", label="Swizzle", choices=_choices("none", "32B", "64B", "128B")),
+                FormField(name="stages", label="Stages", choices=_choices("1", "2", "3", "4"), hint="of a GEMM"),
+            )),
+            Fieldset(legend="Run", fields=(
+                FormField(name="step", label="Step", kind="range", most=MOST_STEPS, step=1, is_asked=True),
+            )),
+        ),
+    ))
+
+
 def _with_defaults(form: Form) -> Form:
     """Form whose fields have the defaults of the question."""
     defaults = {item.alias or name: item.default for name, item in QUESTIONS[form.page].model_fields.items()}
@@ -213,7 +236,7 @@ def _changed(form: Form, change: object) -> Form:
     ))
 
 
-FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form})
+FORMS = MappingProxyType({"banks": banks_form, "pipeline": pipeline_form, "bytes": bytes_form})
 """Forms by page."""
 
 

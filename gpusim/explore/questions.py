@@ -7,15 +7,18 @@ from types import MappingProxyType
 
 from gpusim.explore.answers import Answer, Question
 from gpusim.explore.banks import BanksQuestion
+from gpusim.explore.bytes import BytesQuestion
 from gpusim.explore.pipeline import PipelineQuestion
 
-QUESTIONS: Mapping[str, type[BanksQuestion | PipelineQuestion]] = MappingProxyType(
-    {"banks": BanksQuestion, "pipeline": PipelineQuestion}
+AnyQuestion = BanksQuestion | BytesQuestion | PipelineQuestion
+
+QUESTIONS: Mapping[str, type[AnyQuestion]] = MappingProxyType(
+    {"banks": BanksQuestion, "pipeline": PipelineQuestion, "bytes": BytesQuestion}
 )
 """Request types by page."""
 
 
-def question_of(page: str, words: Mapping[str, str]) -> BanksQuestion | PipelineQuestion:
+def question_of(page: str, words: Mapping[str, str]) -> AnyQuestion:
     """Request of ``words``, the fields of ``page``.
 
     Raises:
@@ -30,7 +33,7 @@ def answer_of(question: Question, *, is_plain: bool = False) -> Answer:
     Raises:
         RefusedError: there is no answer.
     """
-    assert isinstance(question, BanksQuestion | PipelineQuestion)
+    assert isinstance(question, AnyQuestion)
     if is_plain and isinstance(question, PipelineQuestion):
         return question.plain_answer()
     return question.answer()

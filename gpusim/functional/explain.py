@@ -53,12 +53,19 @@ class Watch:
         self.writers.append(name)
         return len(self.writers) - 1
 
+    def issued(self, role: Any, op: Any) -> None:
+        """A role issues an op."""
+
     def begin(self, owner: tuple[Any, ...]) -> None:
         """The sums of ``owner`` begin at 0."""
         for key in [key for key in self._multiplied if key[: len(owner)] == owner]:
             del self._multiplied[key]
 
-    def _coordinates(self, source: IntArray) -> IntArray:
+    def tensor_of(self, source: int) -> str:
+        """Name of the tensor of an element."""
+        return self._tensors[source >> TENSOR_SHIFT].ref.name
+
+    def coordinates(self, source: IntArray) -> IntArray:
         """Coordinates of elements, int64[..., modes]: those of the last two modes; -1: unknown."""
         found = np.full((*source.shape, 2), -1, dtype=np.int64)
         for number, tensor in enumerate(self._tensors):
@@ -84,7 +91,7 @@ class Watch:
         Raises:
             DataError: names the first element, its copy, bank, thread and value.
         """
-        coords = [self._coordinates(tags["source"]) for tags in operands]
+        coords = [self.coordinates(tags["source"]) for tags in operands]
         along = [found[..., 2 + mode] for found, mode in zip(coords, contracted, strict=True)]
         rows = [found[..., -1 - mode] for found, mode in zip(coords, contracted, strict=True)]
         every, multiplied = np.concatenate(along), self._multiplied.setdefault(sums, set())
@@ -122,8 +129,8 @@ class Watch:
             lane, value = thread_and_value(atom, "a" if name == "A" else "b", *at)
             words[0] += f" (lane {lane}, value {value})"
         if source >= 0:
-            row, column = self._coordinates(np.array([source]))[0].tolist()
-            words[0] += f" is {self._tensors[source >> TENSOR_SHIFT].ref.name}[{row}, {column}]"
+            row, column = self.coordinates(np.array([source]))[0].tolist()
+            words[0] += f" is {self.tensor_of(source)}[{row}, {column}]"
         if tag["address"] >= 0:
             words.append(memory.place_of(int(tag["address"])))
         if writer >= 0:

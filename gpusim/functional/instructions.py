@@ -6,6 +6,7 @@ Models:
 
 * Asynchronous copies and wgmma complete when they are waited for, or earlier (:class:`Delivery`).
 * Loads change registers at the ``Use`` of their token.
+* Atomics add. Ops that reach another CTA's shared memory have accesses that name a buffer.
 
 Ignores: fences. Bytes are visible to all proxies once they are written.
 """
@@ -20,27 +21,23 @@ from typing import Any
 import numpy as np
 
 from gpusim.errors import LaunchError
-from gpusim.functional.barriers import MbarrierState
-from gpusim.functional.memory import COMPUTED, TAG, Array, GlobalTensor, SharedMemory, numbers, source_of
+from gpusim.functional.memory import TAG, Array, GlobalTensor, SharedMemory, source_of
 from gpusim.functional.mma import multiply, operand_values, to_matrices, to_registers
 from gpusim.functional.number_format import decode, encode, storage
 from gpusim.functional.role import CtaState, Delivery, Groups, Role, nothing
+from gpusim.functional.shared_instructions import (
+    cta_of,
+    mbarrier_of,
+    shared_atomic,
+    shared_load,
+    shared_store,
+    st_async,
+    stored_values,
+    tag,
+)
 from gpusim.workload import ops
 from gpusim.workload.atoms import MmaAtom
-from gpusim.workload.data_access import (
-    Compute,
-    Copy,
-    Counter,
-    GlobalElements,
-    IntArray,
-    MmaFragments,
-    SharedElements,
-    WgmmaOperands,
-)
-from gpusim.workload.dtypes import DType
-
-UNIT = DType("b16", 16, "int")
-"""Units of ldmatrix, whose type is not known."""
+from gpusim.workload.data_access import Compute, Copy, Counter, GlobalElements, IntArray, MmaFragments, WgmmaOperands
 
 
 def carry_out(role: Role, op: Any) -> None:
@@ -81,16 +78,6 @@ def _index(role: Role, access: GlobalElements) -> IntArray:
     return access.index(role.registers) if callable(access.index) else access.index
 
 
-def _stored(role: Role, op: Any, access: GlobalElements | SharedElements, first: int, num: int) -> Array:
-    """Values of the registers that a store stores: ``num`` of each thread, from value ``first`` on."""
-    if access.compute:
-        access.compute(role.registers)
-    values = role.registers.get(access.registers)
-    if values is None or values.shape[1] < first + num:
-        role.refuse(op, f"whose registers {access.registers!r} nobody has set")
-    return values[:, first : first + num]
-
-
 def _global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> None:
     for access in role.accesses(op, GlobalElements, Counter):
         tensor = role.tensor(access.tensor)
@@ -98,7 +85,7 @@ def _global_store(role: Role, op: ops.GlobalStore | ops.GlobalAtomic) -> None:
             _count(role, op, access, tensor)
             continue
         index = _index(role, access)
-        bits = encode(_stored(role, op, access, 0, index.shape[1]), tensor.ref.dtype)
+        bits = encode(stored_values(role, op, access, 0, index.shape[1]), tensor.ref.dtype)
         tensor.write(index, bits, adds=isinstance(op, ops.GlobalAtomic))
         if role.cta.watch:
             stored = np.stack([np.full_like(index, role.writer(op)), *np.indices(index.shape)], axis=-1)
@@ -110,7 +97,7 @@ def _count(role: Role, op: Any, access: Counter, tensor: GlobalTensor) -> None:
     if isinstance(op, ops.GlobalAtomic):
         tensor.write(place, np.ones(1, dtype=tensor.bits.dtype), adds=True)
         role.give(nothing)
-        role.wait(lambda: int(tensor.bits[access.index]) >= access.awaited, f"{access.awaited} counts in {access.tensor}")
+        _await_count(role, access)
     else:
         tensor.write(place, np.zeros(1, dtype=tensor.bits.dtype))
 
@@ -123,8 +110,7 @@ def _copied(role: Role, op: Any, access: Copy, memory: SharedMemory, writer: int
     addresses = memory.addresses(op.buffer, op.stage, access.offsets[chosen], tensor.ref.dtype.num_bytes)
     memory.write(addresses, tensor.read(index))
     if len(memory.tags):
-        memory.tags["source"][addresses] = source_of(tensor.number, index)[:, None]
-        memory.tags["writer"][addresses] = writer
+        tag(memory, addresses, source_of(tensor.number, index)[:, None], writer)
 
 
 def _cp_async(role: Role, op: ops.CpAsync) -> None:
@@ -151,7 +137,7 @@ def _tma_load(role: Role, op: ops.TmaLoad) -> None:
     def arrive(cta: CtaState) -> None:
         for access in accesses:
             _copied(role, op, access, cta.memory, writer)
-        _mbarrier(role, cta, op).deliver(num_bytes)
+        mbarrier_of(role, cta, op).deliver(num_bytes)
 
     for rank in op.multicast or (role.cta.rank,):
         peer = role.cta.peers[rank]
@@ -172,25 +158,17 @@ def _tma_store(role: Role, op: ops.TmaStore) -> None:
     _launch(role, role.stores, Delivery(leave))
 
 
-def _mbarrier(role: Role, cta: CtaState, op: Any) -> MbarrierState:
-    found = cta.mbarriers.get((op.barrier, op.stage))
-    if found is None:
-        raise LaunchError(f"{role.who} names stage {op.stage} of mbarrier {op.barrier!r}, which the launch does not declare")
-    return found
-
-
 def _arrive_after_copies(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
-    barrier, num, earlier = _mbarrier(role, role.cta, op), role.spec.num_threads, role.copies.take()
+    barrier, num, earlier = mbarrier_of(role, role.cta, op), role.spec.num_threads, role.copies.take()
     role.cta.in_flight.append(Delivery(lambda: barrier.arrive(num), earlier, signals=True))
 
 
 def _mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> None:
-    cta = role.cta if op.cta_rank is None else role.cta.peers[op.cta_rank]
-    _mbarrier(role, cta, op).arrive(op.count)
+    mbarrier_of(role, cta_of(role, op), op).arrive(op.count)
 
 
 def _mbarrier_wait(role: Role, op: ops.MbarrierWait) -> None:
-    barrier, parity = _mbarrier(role, role.cta, op), op.parity
+    barrier, parity = mbarrier_of(role, role.cta, op), op.parity
     role.wait(lambda: barrier.has_passed(parity), barrier)
 
 
@@ -201,50 +179,6 @@ def _thread_barrier(role: Role, name: str, *, waits: bool) -> None:
     waited = barrier.arrive(role.spec.num_threads)
     if waits:
         role.wait(lambda: barrier.generation >= waited, barrier)
-
-
-# ---------------------------------------------------------------------------------------------- shared memory
-def _addresses(role: Role, op: Any, access: SharedElements) -> Array:
-    buffer, stage = (access.buffer, access.stage) if access.buffer else (op.buffer, op.stage)
-    width = (access.dtype or UNIT).num_bytes
-    return role.cta.memory.addresses(buffer, stage, np.maximum(access.offsets, 0), width)
-
-
-def _shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix) -> None:
-    loaded, memory = [], role.cta.memory
-    for access in role.accesses(op, SharedElements):
-        addresses, kind = _addresses(role, op, access), storage(access.dtype or UNIT)
-        bits = np.where(access.offsets < 0, kind.type(0), memory.read(addresses, kind))
-        tags = memory.tags[addresses].reshape(len(addresses), -1) if role.cta.watch else None
-        loaded.append((access, numbers(bits, access.dtype), tags))
-
-    def arrive() -> None:
-        for access, values, tags in loaded:
-            role.set_registers(access.registers, access.first, values, tags)
-            if access.compute:
-                access.compute(role.registers)
-
-    role.give(arrive)
-
-
-def _shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix) -> None:
-    memory = role.cta.memory
-    for access in role.accesses(op, SharedElements):
-        inside = access.offsets >= 0
-        values = _stored(role, op, access, access.first, inside.shape[1])
-        addresses = _addresses(role, op, access)[inside]
-        bits = values[inside] if access.dtype is None else encode(values[inside], access.dtype)
-        memory.write(addresses, bits)
-        if role.cta.watch:
-            width, tags = addresses.shape[-1], role.tags.get(access.registers)
-            begin, end = access.first * width, (access.first + access.offsets.shape[1]) * width
-            is_copy = tags is not None and tags.shape[1] >= end and access.compute is None
-            source: Any = COMPUTED
-            if tags is not None and is_copy:
-                source = tags["source"][:, begin:end].reshape(*inside.shape, width)[inside]
-            memory.tags["source"][addresses], memory.tags["writer"][addresses] = source, role.writer(op)
-    if op.has_token:
-        role.give(nothing)
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -317,9 +251,16 @@ def _multiply_stages(role: Role, atom: MmaAtom, access: WgmmaOperands, name: str
 
 
 def _compute(role: Role, op: Any) -> None:
-    if op.data is not None:
-        for access in role.accesses(op, Compute):
+    for access in () if op.data is None else role.accesses(op, Compute, Counter):
+        if isinstance(access, Counter):
+            _await_count(role, access)
+        else:
             access.function(role.registers)
+
+
+def _await_count(role: Role, access: Counter) -> None:
+    bits = role.tensor(access.tensor).bits
+    role.wait(lambda: int(bits[access.index]) >= access.awaited, f"{access.awaited} counts in {access.tensor}")
 
 
 HANDLERS: Mapping[type, Callable[[Role, Any], None]] = MappingProxyType({
@@ -332,14 +273,15 @@ HANDLERS: Mapping[type, Callable[[Role, Any], None]] = MappingProxyType({
     ops.BulkCommitGroup: lambda role, op: role.stores.commit(),
     ops.BulkWaitGroup: lambda role, op: role.stores.wait(op.num_pending),
     ops.MbarrierArrive: _mbarrier_arrive, ops.MbarrierWait: _mbarrier_wait,
-    ops.MbarrierArriveExpectTx: lambda role, op: _mbarrier(role, role.cta, op).arrive(1, op.num_bytes),
+    ops.MbarrierArriveExpectTx: lambda role, op: mbarrier_of(role, role.cta, op).arrive(1, op.num_bytes),
     ops.BarSync: lambda role, op: _thread_barrier(role, op.barrier, waits=True),
     ops.BarArrive: lambda role, op: _thread_barrier(role, op.barrier, waits=False),
     ops.Syncthreads: lambda role, op: _thread_barrier(role, "__syncthreads", waits=True),
     ops.ClusterArrive: lambda role, op: role.arrive_at_cluster(),
     ops.ClusterWait: lambda role, op: role.wait_for_cluster(),
-    ops.SharedLoad: _shared_load, ops.Ldmatrix: _shared_load,
-    ops.SharedStore: _shared_store, ops.Stmatrix: _shared_store,
+    ops.SharedLoad: shared_load, ops.Ldmatrix: shared_load,
+    ops.SharedStore: shared_store, ops.Stmatrix: shared_store, ops.SharedAtomic: shared_atomic,
+    ops.DsmemLoad: shared_load, ops.DsmemStore: shared_store, ops.StAsync: st_async,
     ops.MmaSync: _mma_sync, ops.Wgmma: _wgmma,
     ops.WgmmaCommitGroup: lambda role, op: role.math.commit(),
     ops.WgmmaWaitGroup: lambda role, op: role.math.wait(op.num_pending),

@@ -96,12 +96,16 @@ class GlobalTensor:
         if not adds:
             self.bits[index] = bits
             return
-        added = decode(bits, self.ref.dtype)
-        while len(index):  # an element may occur more than once
-            _, first = np.unique(index, return_index=True)
-            here = index[first]
-            self.bits[here] = encode(decode(self.bits[here], self.ref.dtype) + added[first], self.ref.dtype)
-            index, added = np.delete(index, first), np.delete(added, first)
+        _add(self.bits, index, decode(bits, self.ref.dtype), self.ref.dtype)
+
+
+def _add(bits: Array, index: IntArray, added: Array, dtype: DType) -> None:
+    """Add values to elements, one after the other: an element may occur more than once."""
+    while len(index):
+        _, first = np.unique(index, return_index=True)
+        here = index[first]
+        bits[here] = encode(decode(bits[here], dtype) + added[first], dtype)
+        index, added = np.delete(index, first), np.delete(added, first)
 
 
 class SharedMemory:
@@ -154,6 +158,12 @@ class SharedMemory:
     def write(self, addresses: IntArray, bits: Array) -> None:
         """Write elements of an unsigned type."""
         self.bytes[addresses] = np.ascontiguousarray(bits)[..., None].view(np.uint8)
+
+    def add(self, addresses: IntArray, values: Array, dtype: DType) -> None:
+        """Add values to elements of a type, whose bytes lie at ``addresses``."""
+        kind = storage(dtype)
+        bits = self.bytes[: len(self.bytes) // kind.itemsize * kind.itemsize].view(kind)
+        _add(bits, addresses[:, 0] // kind.itemsize, values, dtype)
 
 
 def numbers(bits: Array, dtype: DType | None) -> Array:

@@ -137,6 +137,8 @@ class Grid:
             except StopIteration:
                 role.finish()
                 return False
+            if role.cta.watch:
+                role.cta.watch.issued(role, op)
             carry_out(role, op)
             left -= 1
             if not role.is_ready():
@@ -162,9 +164,15 @@ class Grid:
         )
 
 
-def _run_all(
+def run_all(
     launch: Launch, tensors: dict[str, GlobalTensor], *, watch: Watch | None, seed: int | None, num_ctas: int | None
 ) -> None:
+    """Run a launch and those that follow it on tensors.
+
+    Raises:
+        DataError, DeadlockError: as :func:`run_functional`.
+        LaunchError: CTAs that are no full clusters.
+    """
     for kernel in (launch, *launch.following):
         size = kernel.cluster_size
         grid = kernel.num_ctas or min(kernel.num_tiles, num_ctas or CLUSTERS * size)
@@ -174,13 +182,23 @@ def _run_all(
             Grid(kernel, grid, tensors, None if seed is None else Random(seed), watch).run()
 
 
-def _tensors(launch: Launch, data: Mapping[str, ArrayLike]) -> dict[str, GlobalTensor]:
+def tensors_of(launch: Launch, data: Mapping[str, ArrayLike]) -> dict[str, GlobalTensor]:
+    """Tensors of a launch and of those that follow it, with values.
+
+    Raises:
+        DataError: values of an unknown tensor.
+    """
     declared = (kernel.tensors() if callable(kernel.tensors) else kernel.tensors for kernel in (launch, *launch.following))
     refs = {ref.name: ref for refs_of_kernel in declared for ref in refs_of_kernel}
     unknown = sorted(set(data) - set(refs))
     if unknown:
         raise DataError(f"{launch.kernel} has no tensor {unknown[0]!r}, it declares {', '.join(refs) or 'none'}")
     return {name: GlobalTensor(ref, data.get(name), number) for number, (name, ref) in enumerate(refs.items())}
+
+
+def results_of(tensors: Mapping[str, GlobalTensor]) -> dict[str, NDArray[Any]]:
+    """Values of each tensor that was written."""
+    return {name: tensor.values for name, tensor in tensors.items() if tensor.is_written}
 
 
 def run_functional(
@@ -205,9 +223,9 @@ def run_functional(
             message names the first wrong element and the copy that wrote it.
         DeadlockError: all roles wait, and nothing is in flight.
     """
-    tensors = _tensors(launch, data)
-    _run_all(launch, tensors, seed=seed, num_ctas=num_ctas, watch=None)
-    results = {name: tensor.values for name, tensor in tensors.items() if tensor.is_written}
+    tensors = tensors_of(launch, data)
+    run_all(launch, tensors, seed=seed, num_ctas=num_ctas, watch=None)
+    results = results_of(tensors)
     for name, wanted in (expected or {}).items():
         if name not in results:
             raise DataError(f"{launch.kernel} writes no tensor {name!r}, it writes {', '.join(results) or 'none'}")
@@ -225,11 +243,11 @@ def _explain(
     launch: Launch, data: Mapping[str, ArrayLike], name: str, at: tuple[int, ...], what: str, **options: int | None
 ) -> NoReturn:
     """Run again with tags, and raise the error that names the copy of the first wrong element."""
-    tensors = _tensors(launch, data)
+    tensors = tensors_of(launch, data)
     watch = Watch(list(tensors.values()))
     place = f"{name}[{', '.join(map(str, at))}] {what}"
     try:
-        _run_all(launch, tensors, watch=watch, **options)
+        run_all(launch, tensors, watch=watch, **options)
     except DataError as error:
         raise DataError(f"{place}: {error}") from None
     raise DataError(f"{place}, {watch.stored(tensors[name], int(tensors[name].positions[at]))}")

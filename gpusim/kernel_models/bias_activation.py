@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.applicability import Rule
+from gpusim.kernel_models.elementwise_data import FUNCTIONS
+from gpusim.kernel_models.row_data import Array
 from gpusim.kernel_models.row_passes import RowPass, row_launch
 from gpusim.kernel_models.rows import ROW_RULES, RowParams
+from gpusim.workload.data_access import Registers
 from gpusim.workload.launch import Launch, Target
 
 ACTIVATIONS: Mapping[str, tuple[float, float]] = {
@@ -21,6 +25,9 @@ ACTIVATIONS: Mapping[str, tuple[float, float]] = {
 }
 """FP32 and MUFU instructions of an element, besides the addition. ``gelu`` is the formula with tanh.
 Source: SASS of kernels/framework_rows (gelu), sm_90a; the others by their formulas."""
+
+OF_ELEMENT = {"none": "copy", "gelu": "gelu_tanh"}
+"""Names in ``elementwise_data.FUNCTIONS``."""
 
 
 class BiasActivationParams(RowParams):
@@ -47,4 +54,8 @@ def bias_activation_launch(params: BiasActivationParams, _gpu: Target) -> Launch
     """The Launch of checked ``params``. With ``--keep reread`` a row is a loop over vectors, with one in flight."""
     fma, mufu = ACTIVATIONS[params.activation]
     weights = ("bias",) if params.bias else ()
-    return row_launch(params, (RowPass(fma=fma + len(weights), mufu=mufu, weights=weights),), flops=8)
+
+    def result(x: Array, kept: Registers) -> Array:
+        return np.asarray(FUNCTIONS[OF_ELEMENT.get(params.activation, params.activation)](x + kept.get("bias", 0)))
+
+    return row_launch(params, (RowPass(fma=fma + len(weights), mufu=mufu, weights=weights, result=result),), flops=8)

@@ -6,10 +6,12 @@ Also sums of rows by a warp each. The launches of ``reduction`` with options tha
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from gpusim.kernel_models.grid_reduction_data import GROUP_WARPS, GridDivision
 from gpusim.kernel_models.reduction_options import ReductionParams, left_words, taken_words
 from gpusim.kernel_models.rows import WARP_STEPS, WORD_BYTES, unpacking
 from gpusim.kernel_models.streaming import IntArray, ceil_div, dense_access, lanes_access, same, share_footprint, total
@@ -18,8 +20,6 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, Launch, RoleContext, Target, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 
-GROUP_WARPS = 4
-"""Warps of a CTA that run in lockstep: one of each scheduler."""
 BEFORE, AFTER = 45, 12
 """Instructions of a thread around the store of a part; ``BEFORE``: before its first load. Source of this and the next
 constants: SASS of kernels/grid_reduction, sm_90a."""
@@ -93,32 +93,12 @@ def grid_launch(params: ReductionParams, _gpu: Target) -> Launch:
         math_class="fp32",
         has_uniform_programs=params.per == "warp",
         following=following,
+        tensors=sums.tensors,
     )
 
 
-class GridSums:
-    """Sums and parts of a grid, and the programs of a CTA's warps. CTA c has part ``c // num_sums`` of a sum."""
-
-    def __init__(self, params: ReductionParams) -> None:
-        """Work out how rows, columns or the array are divided."""
-        self.params = params
-        self.num_warps = params.threads // WARP_SIZE
-        self.is_column = params.axis == "column"
-        rows, columns = (1, params.rows * params.columns) if params.axis == "all" else (params.rows, params.columns)
-        self.num_vectors = columns // params.vector_elements
-        self.num_rows = rows
-        self.num_parts = params.num_parts
-        self.words = params.width if self.is_column else 1
-        """Words of a part."""
-        self.num_sums = columns // params.width if self.is_column else rows
-        """Sums (or groups of columns), each divided into ``num_parts``."""
-        self.lanes = WARP_SIZE if params.per == "warp" else params.threads
-        self.stride = self.num_parts * (self.num_warps if self.is_column else self.lanes)
-        """Rows, or vectors of a row, that all parts process in one turn."""
-        self.num_turns = ceil_div(rows if self.is_column else self.num_vectors, self.stride)
-        self.num_steps = self.num_turns * ceil_div(self.num_warps, GROUP_WARPS)
-        self.is_torch = params.code == "torch" and self.is_column
-        self.smem_bytes = 0 if params.per == "warp" else WORD_BYTES * (self.words if self.is_column else 1) * self.num_warps
+class GridSums(GridDivision):
+    """The programs of a CTA's warps."""
 
     def part_bytes(self, parts: IntArray) -> IntArray:
         """Bytes of parts, int64[n]."""
@@ -160,17 +140,19 @@ class GridSums:
             loads = [self.access(part, turn, first_warp, num_warps).scaled(rows) for turn in turns]
             for at_once in self._chunks([turn for turn in turns if loads[turn].num_requests]):
                 access = total(loads[turn] for turn in at_once)
-                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + at_once[0]), access)))
+                data = partial(self.load, cta.cta_idx, at_once, first_warp, num_warps)
+                yield ops.Use((yield ops.GlobalLoad("in", (cta.cta_idx, first_step + at_once[0]), access, data=data)))
                 vectors = access.num_requests / num_warps
                 yield ops.Alu(vectors * (each + elements * unpack))
                 yield ops.Fma(vectors * elements)
             if params.per == "warp":
                 yield from self._warp_sum(elements)
-                yield ops.GlobalStore("out", (cta.cta_idx, first_step), dense_access(0, rows, WORD_BYTES))
+                of_rows = partial(self.store_rows, cta.cta_idx, first_warp, num_warps)
+                yield ops.GlobalStore("out", (cta.cta_idx, first_step), dense_access(0, rows, WORD_BYTES), data=of_rows)
                 return
             yield from self._block_sum(first_warp, num_warps, 0 if self.is_column else elements)
             if not first_warp:
-                yield from self._leave(cta.cta_idx, of_sum)
+                yield from self._leave(cta.cta_idx, of_sum, num_warps)
             if params.finish == "last_cta":
                 yield from self._finish(part, of_sum, first_warp, num_warps)
 
@@ -192,21 +174,22 @@ class GridSums:
 
     def _block_sum(self, first_warp: int, num_warps: int, elements: int) -> Generator[ops.Op, Any, None]:
         """The sums of a CTA, in its first warps: through a word a warp, or of columns through a word a lane's element."""
+        left, taken = partial(self.left, first_warp, num_warps), partial(self.taken, num_warps)
         if self.is_column:
-            yield ops.SharedStore(left_words(self.params, num_warps))
+            yield ops.SharedStore(left_words(self.params, num_warps), data=left)
             yield ops.Syncthreads()
             if not first_warp:
-                yield ops.Use((yield ops.SharedLoad(taken_words(self.params))))
+                yield ops.Use((yield ops.SharedLoad(taken_words(self.params), data=taken)))
                 yield ops.Fma(self.num_warps * self.words / (GROUP_WARPS * WARP_SIZE), is_chain=True)
             return
         yield from self._warp_sum(elements)
         yield ops.SharedStore(
-            AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
+            AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES), data=left
         )
         yield ops.Syncthreads()
         if not first_warp:
             words = AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=self.num_warps * WORD_BYTES)
-            yield ops.Use((yield ops.SharedLoad(words)))
+            yield ops.Use((yield ops.SharedLoad(words, data=taken)))
             yield ops.Shfl(WARP_STEPS, is_chain=True, num_warps=1)
             yield ops.Fma(WARP_STEPS, is_chain=True)
 
@@ -217,51 +200,56 @@ class GridSums:
         elements, width = self.params.vector_elements, self.params.element.num_bytes
         return lanes_access(0, WARP_SIZE, width, elements * width).scaled(elements)
 
-    def _leave(self, cta_idx: int, of_sum: int) -> Iterator[ops.Op]:
+    def _leave(self, cta_idx: int, of_sum: int, num_warps: int) -> Iterator[ops.Op]:
         """Store the CTA's part, or add it to the result."""
         words = dense_access(0, self.words, WORD_BYTES)
         yield ops.Alu(AFTER, is_chain=True)
+        data = partial(self.result, "out", of_sum, num_warps)
         if self.num_parts == 1 and self.params.finish == "atomic":
-            yield ops.GlobalStore("out", (of_sum, 0), self._result())
+            yield ops.GlobalStore("out", (of_sum, 0), self._result(), data=data)
         elif self.params.finish == "atomic":
-            yield ops.GlobalAtomic("out", (of_sum, 0), words)
+            yield ops.GlobalAtomic("out", (of_sum, 0), words, data=data)
         else:
-            yield ops.GlobalStore("parts", (cta_idx, 0), words)
+            yield ops.GlobalStore("parts", (cta_idx, 0), words, data=partial(self.result, "parts", cta_idx, num_warps))
 
     def _finish(self, part: int, of_sum: int, first_warp: int, num_warps: int) -> Generator[ops.Op, Any, None]:
         """Count the CTA, and sum the parts."""
-        one = dense_access(0, 1, WORD_BYTES)
+        one, is_last = dense_access(0, 1, WORD_BYTES), part == self.num_parts - 1
         yield ops.FenceAcqRel()
         yield ops.Syncthreads()
         if not first_warp:
             yield ops.Alu(COUNT, is_chain=True)
-            yield ops.Use((yield ops.GlobalAtomic("counter", (of_sum, 0), one, returns=True)))
-            yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=WORD_BYTES))
+            count = partial(self.count, of_sum, is_last)
+            yield ops.Use((yield ops.GlobalAtomic("counter", (of_sum, 0), one, returns=True, data=count)))
+            yield ops.SharedStore(AccessPattern(num_requests=1, num_wavefronts=1, num_bytes=WORD_BYTES), data=())
         yield ops.Syncthreads()
         yield ops.FenceAcqRel()
         flag = AccessPattern(num_requests=num_warps, num_wavefronts=num_warps, num_bytes=num_warps * WORD_BYTES)
-        yield ops.Use((yield ops.SharedLoad(flag)))
-        is_last = part == self.num_parts - 1
+        yield ops.Use((yield ops.SharedLoad(flag, data=())))
         if self.is_torch:
             if not is_last:
                 return
             yield from self._sum_parts(of_sum, first_warp, num_warps)
         elif not first_warp:
-            for access in part_loads(self.num_parts, self.words):
-                at_once = access if is_last else one
-                yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, 1), at_once, allocates_in_l1=False)))
+            for step, access in enumerate(part_loads(self.num_parts, self.words)):
+                at_once, begin = access if is_last else one, step * PARTS_UNROLLED
+                num = min(PARTS_UNROLLED, self.num_parts - begin) if self.words > 1 else self.num_parts
+                data = partial(self.parts, of_sum, begin, num, num_warps) if is_last else ()
+                yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, 1), at_once, allocates_in_l1=False, data=data)))
                 yield ops.Fma(min(self.num_parts, PARTS_UNROLLED), is_chain=True)
         if self.is_torch or not self.is_column:  # warps of torch have sums of some parts each
             yield from self._block_sum(first_warp, num_warps, 0)
         if is_last and not first_warp:
-            yield ops.GlobalStore("out", (of_sum, 0), self._result())
+            data = partial(self.result, "out", of_sum, num_warps)
+            yield ops.GlobalStore("out", (of_sum, 0), self._result(), data=data)
 
     def _sum_parts(self, of_sum: int, first_warp: int, num_warps: int) -> Generator[ops.Op, Any, None]:
         """Load the parts of a sum as torch does: all warps, one part of a thread in flight, added before the next."""
         words = dense_access(0, WARP_SIZE, self.params.vector_elements * WORD_BYTES)
         for begin in range(first_warp, self.num_parts, self.num_warps):
             access = words.scaled(min(self.num_parts - begin, num_warps))
-            yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, begin), access)))
+            data = partial(self.part_of_warp, of_sum, begin, num_warps)
+            yield ops.Use((yield ops.GlobalLoad("parts", (of_sum, begin), access, data=data)))
             yield ops.Alu(EACH_PART_ALONE, is_chain=True)
 
 
@@ -290,13 +278,15 @@ def _second_launch(params: ReductionParams, sums: GridSums) -> Launch:
         for begin in range(0, loads, PARTS_UNROLLED):
             num = min(PARTS_UNROLLED, loads - begin)
             access = row.scaled(num * (1 if sums.is_column else words))
-            yield ops.Use((yield ops.GlobalLoad("parts", (cta.cta_idx, begin), access)))
+            data = partial(sums.second, cta.cta_idx, per_cta, SECOND_THREADS, begin, num)
+            yield ops.Use((yield ops.GlobalLoad("parts", (cta.cta_idx, begin), access, data=data)))
             yield ops.Alu(num * EACH_PART)
             yield ops.Fma(num, is_chain=True)
         if not sums.is_column:
             yield ops.Shfl(WARP_STEPS, is_chain=True)
             yield ops.Fma(WARP_STEPS, is_chain=True)
-        yield ops.GlobalStore("out", (cta.cta_idx, 0), dense_access(0, words, WORD_BYTES))
+        data = partial(sums.second_result, cta.cta_idx, per_cta, SECOND_THREADS)
+        yield ops.GlobalStore("out", (cta.cta_idx, 0), dense_access(0, words, WORD_BYTES), data=data)
 
     return Launch(
         kernel="reduction_parts",
@@ -312,4 +302,5 @@ def _second_launch(params: ReductionParams, sums: GridSums) -> Launch:
         num_flops=num_words * num_parts,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=sums.tensors,
     )

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
+from gpusim.kernel_models.row_data import Array, Reduction
 from gpusim.kernel_models.row_passes import RowPass, row_launch
 from gpusim.kernel_models.rows import ONE_WORD, VECTOR_BYTES, WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
 from gpusim.kernel_models.stream_data import LOADED, loaded, nothing, of_warps, stored, words_of_warps
@@ -51,6 +52,31 @@ WELFORD_ELEMENTS = 8
 """Elements of a lane in flight with Welford's algorithm."""
 WELFORD = 6.0
 """Dependent instructions of an element besides its eight of FP32: the branch around the slow path of a division."""
+
+
+def _moments(words: Array) -> Array:
+    """Merge of triples: mean, sum of squared distances, number of elements."""
+    means, squares, nums = np.moveaxis(words, -1, 0)
+    num = np.maximum(nums.sum(axis=-1), 1)
+    mean = (means * nums).sum(axis=-1) / num
+    distances = squares.sum(axis=-1) + (nums * (means - mean[..., None]) ** 2).sum(axis=-1)
+    return np.stack([mean, distances, num], axis=-1)
+
+
+MEAN = Reduction(words=lambda x, _: (x,), keep=lambda word, num: {"mean": word / np.float32(num)})
+"""Reductions of functional runs. Their results have the square root of ``VARIANCE``."""
+VARIANCE = Reduction(
+    words=lambda x, kept: ((x - kept["mean"]) ** 2,), keep=lambda word, num: {"variance": word / np.float32(num)}
+)
+SQUARES = Reduction(words=lambda x, _: (x**2,), keep=VARIANCE.keep)
+MEAN_AND_VARIANCE = Reduction(
+    words=lambda x, _: (x, np.zeros_like(x), np.ones_like(x)), merge=_moments, identity=(0.0, 0.0, 0.0),
+    keep=lambda words, num: {"mean": words[:, :1], "variance": words[:, 1:2] / np.float32(num)},
+)
+
+
+def _root_of(kept: Registers) -> Array:
+    return np.asarray(np.sqrt(kept["variance"] + np.float32(EPSILON)))
 
 
 class NormParams(RowParams):
@@ -103,8 +129,11 @@ class LayerNormParams(NormParams):
 
 def rms_norm_launch(params: RmsNormParams, _gpu: Target) -> Launch:
     """The Launch of checked ``params``."""
-    last = RowPass(fma=2.0, weights=("gamma",), weight_loads=params.loads_of_weight)
-    row_passes = (RowPass(chain=1.0, merge=ONE_WORD, after=_root()), last)
+    last = RowPass(
+        fma=2.0, weights=("gamma",), weight_loads=params.loads_of_weight,
+        result=lambda x, kept: x / _root_of(kept) * kept["gamma"],
+    )
+    row_passes = (RowPass(chain=1.0, merge=ONE_WORD, after=_root(), reduction=SQUARES), last)
     return row_launch(params, row_passes, flops=4, has_residual=params.residual)
 
 
@@ -115,14 +144,18 @@ def _root() -> tuple[ops.Op, ...]:
 
 def layer_norm_passes(params: LayerNormParams) -> tuple[RowPass, ...]:
     """Passes over a row."""
-    last = RowPass(fma=3.0, weights=("gamma", "beta"), weight_loads=params.loads_of_weight)
+    last = RowPass(
+        fma=3.0, weights=("gamma", "beta"), weight_loads=params.loads_of_weight,
+        result=lambda x, kept: (x - kept["mean"]) / _root_of(kept) * kept["gamma"] + kept["beta"],
+    )
     if params.algorithm == "welford":
         return RowPass(
-            alu_chain=WELFORD, chain=8.0, mufu=1.0, unrolled_elements=WELFORD_ELEMENTS, merge=MOMENTS, after=_root()
+            alu_chain=WELFORD, chain=8.0, mufu=1.0, unrolled_elements=WELFORD_ELEMENTS, merge=MOMENTS, after=_root(),
+            reduction=MEAN_AND_VARIANCE,
         ), last  # fmt: skip
     mean = (ops.Mufu(1), ops.Alu(DIVIDE, is_chain=True))
-    squares = RowPass(fma=1.0, chain=1.0, merge=ONE_WORD, after=_root())
-    return RowPass(chain=1.0, merge=ONE_WORD, after=mean), squares, last
+    squares = RowPass(fma=1.0, chain=1.0, merge=ONE_WORD, after=_root(), reduction=VARIANCE)
+    return RowPass(chain=1.0, merge=ONE_WORD, after=mean, reduction=MEAN), squares, last
 
 
 def layer_norm_launch(params: LayerNormParams, gpu: Target) -> Launch:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd
 from typing import Any, Literal
 
 import numpy as np
 
+from gpusim.kernel_models.row_data import Reduction, Result, RowData
 from gpusim.kernel_models.rows import WORD_BYTES, Meeting, Merge, RowParams, packing, unpacking
 from gpusim.kernel_models.streaming import MAX_ELEMENTS, ceil_div, dense_access, share_footprint, whole_footprint
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
+from gpusim.workload.data_access import Data
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
 from gpusim.workload.smem.access import AccessPattern
+from gpusim.workload.tensor import MemRef
 
 GROUP_WARPS = 8
 """Warps of a CTA that run in lockstep where a row is walked in a loop. The groups of a CTA meet at its reductions only."""
@@ -47,6 +50,7 @@ class RowPass:
     * ``weights``: vectors with an element for each column that the pass reads.
     * ``unrolled_elements``: most elements of a lane whose loads are in flight at once.
     * ``merge``: reduction after the pass; None: the pass stores the result. ``after``: ops of all lanes after the reduction.
+    * ``reduction``, ``result``: what the reduction, or the pass that stores the result, does with elements.
     """
 
     fma: float = 0.0
@@ -60,6 +64,8 @@ class RowPass:
     unrolled_elements: int = MAX_ELEMENTS
     merge: Merge | None = None
     after: tuple[ops.Op, ...] = ()
+    reduction: Reduction | None = None
+    result: Result | None = None
 
     def compute(self, num_elements: float) -> Iterator[ops.Op]:
         """Ops for ``num_elements`` elements of each lane."""
@@ -124,7 +130,14 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
         num_flops=flops * params.rows * params.columns,
         math_class="fp32",
         has_uniform_programs=True,
+        tensors=partial(_tensors, params, tuple(weights), has_residual),
     )
+
+
+def _tensors(params: RowParams, weights: tuple[str, ...], has_residual: bool) -> tuple[MemRef, ...]:
+    tensors = params.tensors(*weights)
+    of_sum = tuple(replace(tensors[0], name=name) for name in ("residual", "sum"))
+    return (*tensors, *of_sum) if has_residual else tensors
 
 
 @lru_cache(maxsize=4096)
@@ -170,6 +183,8 @@ class RowWalk:
         self.params, self.passes, self.has_residual = params, row_passes, has_residual
         self.read_again = "in" if not has_residual else "residual" if params.in_place else "sum"
         """Tensor that later passes read. A store leaves a line in L1 that L1 has, and brings none."""
+        self.out, self.sum = ("in", "residual") if params.in_place else ("out", "sum")
+        """Tensors that functional runs write."""
         self.first_thread = group * GROUP_THREADS
         self.num_threads = min(params.threads - self.first_thread, GROUP_THREADS)
         self.first_step = group * params.vectors
@@ -180,12 +195,15 @@ class RowWalk:
         self.turns = mean_accesses(params, begins, lanes)
         self.unpack = params.vector_elements * unpacking(width)
         self.pack = params.vector_elements * packing(width)
+        self.data = RowData(params, [item.reduction for item in row_passes], self.first_thread, self.num_threads)
+        by_first = params.combine == "first_warp"
+        self.words = [self.data.words(idx, by_first=by_first) if is_block else () for idx in range(len(row_passes))]
         self.meetings = [
             Meeting(
-                params.threads // WARP_SIZE, of_block=is_block, merge=item.merge, by_first=params.combine == "first_warp",
-                num_role_warps=self.num_threads // WARP_SIZE, is_first=not group,
+                params.threads // WARP_SIZE, of_block=is_block, merge=replace(item.merge, data=self.data.of_warp(idx)),
+                by_first=by_first, num_role_warps=self.num_threads // WARP_SIZE, is_first=not group,
             ) if item.merge else None
-            for item in row_passes
+            for idx, item in enumerate(row_passes)
         ]  # fmt: skip
 
     def role(self) -> WarpRole:
@@ -221,7 +239,7 @@ class RowWalk:
             for chunk in self._chunks(idx):
                 yield from self._chunk(idx, [turn for turn in chunk if turns[turn].num_requests], turns, tile)
             if meeting is not None:
-                yield from meeting()
+                yield from meeting(*self.words[idx])
             yield from item.after
 
     def _distinct(self, access: AccessPattern) -> AccessPattern:
@@ -270,27 +288,34 @@ class RowWalk:
         if idx and params.keep == "reread":
             tensors = (self.read_again,)
         access = sum((turns[turn] for turn in chunk[1:]), turns[chunk[0]])
-        steps = [(self.first_step + turn, turns[turn]) for turn in chunk]
+        steps: list[tuple[int, AccessPattern, tuple[int, ...]]] = [
+            (self.first_step + turn, turns[turn], (turn,)) for turn in chunk
+        ]
         if params.keep == "registers" and not item.weights:  # nothing is read again: one op
-            steps = [(self.first_step, access)]
+            steps = [(self.first_step, access, tuple(chunk))]
         tokens: list[ops.Token] = []
-        for step, of_step in steps:
+        for step, of_step, of_turns in steps:
             for name in tensors:
+                registers = name if not idx and self.has_residual else "x"
+                data: Data = partial(self.data.load, name, registers, tile, of_turns)
                 for part in self._parts(of_step):
-                    tokens.append((yield ops.GlobalLoad(name, (tile, step), part)))
+                    tokens.append((yield ops.GlobalLoad(name, (tile, step), part, data=data)))
+                    data = ()
         for turn in chunk if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
                 step = turn + (self.first_step if params.per == "block" else 0)
                 num_loads = turns[turn].num_requests // self.turns[turn].num_requests * item.weight_loads
+                data = partial(self.data.weight, name, turn)
                 for loads in (1, num_loads - 1):
                     if loads:
-                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(loads))))
+                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(loads), data=data)))
+                        data = ()
         is_smem = params.keep == "smem"
         shared = AccessPattern(
             num_requests=access.num_requests, num_wavefronts=access.num_wavefronts, num_bytes=access.num_bytes
         )
         if idx and is_smem:
-            tokens.append((yield ops.SharedLoad(shared)))
+            tokens.append((yield ops.SharedLoad(shared, data=partial(self.data.kept, chunk))))
         for token in tokens:
             yield ops.Use(token)
         num = access.num_requests / (self.num_threads // WARP_SIZE)  # vectors of a lane, less where warps have none
@@ -303,13 +328,15 @@ class RowWalk:
         if params.keep == "registers" and params.is_masked:
             yield ops.Alu(num * MASK, is_chain=params.vector_elements >= BRANCHED)
         if not idx and self.has_residual:
-            yield ops.Fma(num * params.vector_elements)
-            for step, of_step in steps:
-                yield ops.GlobalStore("sum", (tile, step), self._distinct(of_step))
+            yield ops.Fma(num * params.vector_elements, data=self.data.add(chunk))
+            for step, of_step, of_turns in steps:
+                data = partial(self.data.store, self.sum, tile, of_turns, None, ())
+                yield ops.GlobalStore("sum", (tile, step), self._distinct(of_step), data=data)
         if not idx and is_smem:
-            yield ops.SharedStore(shared)
+            yield ops.SharedStore(shared, data=partial(self.data.kept, chunk))
         is_padded = params.keep == "registers" and len(chunk) == params.vectors
         yield from item.compute(params.computed if is_padded and params.pad else num * params.vector_elements)
         if item.merge is None:
-            for step, of_step in steps:
-                yield ops.GlobalStore("out", (tile, step), self._distinct(of_step))
+            for step, of_step, of_turns in steps:
+                data = partial(self.data.store, self.out, tile, of_turns, item.result, item.weights)
+                yield ops.GlobalStore("out", (tile, step), self._distinct(of_step), data=data)

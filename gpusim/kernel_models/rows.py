@@ -8,7 +8,7 @@ registers as floats.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -32,7 +32,7 @@ from gpusim.kernel_models.streaming import (
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Data, IntArray
+from gpusim.workload.data_access import Compute, Data, IntArray
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tensor import MemRef
 
@@ -266,18 +266,20 @@ class Merge:
     """How two partial results of a reduction become one: words of a result, and instructions of a lane to merge two.
 
     * ``alu``: dependent instructions. ``mufu``: MUFU instructions among or besides them.
+    * ``data``: reduction of functional runs within each warp.
     """
 
     words: int = 1
     alu: float = 1.0
     mufu: float = 0.0
+    data: Compute | None = None
 
     def steps(self, num_steps: int) -> Iterator[ops.Op]:
         """Ops of ``num_steps`` steps, each a shuffle of all words and a merge."""
         yield ops.Shfl(num_steps, is_chain=True)
         if self.words > 1:
             yield ops.Shfl(num_steps * (self.words - 1))
-        yield ops.Alu(num_steps * self.alu, is_chain=True)
+        yield ops.Alu(num_steps * self.alu, is_chain=True, data=self.data)
         if self.mufu:
             yield ops.Mufu(num_steps * self.mufu)
 
@@ -304,7 +306,8 @@ class Meeting:
         num_own = num_role_warps or num_warps
         self._of_block, self._by_first, self._is_first = of_block, by_first, is_first
         self._own = tuple(merge.steps(WARP_STEPS))
-        self._others = tuple(merge.steps(WARP_STEPS if by_first else max(1, (num_warps - 1).bit_length())))
+        num_steps = WARP_STEPS if by_first else max(1, (num_warps - 1).bit_length())
+        self._others = tuple(replace(merge, data=None).steps(num_steps))
         self._leave, self._take = self._word(num_own, merge, 1), self._word(num_own, merge, WARP_SIZE)
         self._leave_one, self._take_one = self._word(1, merge, 1), self._word(1, merge, WARP_SIZE)
 
@@ -313,8 +316,14 @@ class Meeting:
         num = num_warps * merge.words
         return AccessPattern(num_requests=num, num_wavefronts=num, num_bytes=num * num_lanes * WORD_BYTES)
 
-    def __call__(self, leave: Data | None = None, take: Data | None = None) -> Generator[ops.Op, Any, None]:
-        """The ops of the reduction. ``leave``, ``take``: data accesses of the words of a CTA's warps."""
+    def __call__(
+        self, leave: Data | None = None, take: Data | None = None, take_one: Data | None = None,
+        leave_one: Data | None = None,
+    ) -> Generator[ops.Op, Any, None]:
+        """The ops of the reduction. ``leave``, ``take``: data accesses of the words of a CTA's warps.
+
+        ``take_one``, ``leave_one``: those of the first warp, if it merges the words.
+        """
         yield from self._own
         if not self._of_block:
             return
@@ -324,9 +333,9 @@ class Meeting:
         yield ops.Syncthreads()
         if self._by_first:
             if self._is_first:
-                yield ops.Use((yield ops.SharedLoad(self._take_one)))
+                yield ops.Use((yield ops.SharedLoad(self._take_one, data=take_one)))
                 yield from self._others
-                yield ops.SharedStore(self._leave_one)
+                yield ops.SharedStore(self._leave_one, data=leave_one)
             yield ops.Syncthreads()
         yield ops.Use((yield ops.SharedLoad(self._take, data=take)))
         if not self._by_first:

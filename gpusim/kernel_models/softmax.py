@@ -11,6 +11,7 @@ from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.applicability import Rule
+from gpusim.kernel_models.row_data import Array, Reduction
 from gpusim.kernel_models.row_passes import RowPass, row_launch
 from gpusim.kernel_models.rows import (
     IN_REGISTERS,
@@ -48,6 +49,23 @@ EXP_FMA, DIVISION_FMA, DIVISION_ALU = 7.0, 6.0, 4.0
 Source: SASS that nvcc makes for sm_90 without fast math."""
 CHECK_ALU = 9.0
 """Dependent instructions before each element that a warp stores: it reads the lane's number, compares, and branches."""
+def _most_and_sum(words: Array) -> Array:
+    """Merge of pairs: a maximum, and the sum of powers less that maximum; the sum of no element is 0."""
+    most, sums = words[..., 0].max(axis=-1), words[..., 1]
+    less = np.where(sums > 0, words[..., 0] - most[..., None], -np.inf)
+    return np.stack([most, (sums * np.exp(less)).sum(axis=-1)], axis=-1)
+
+
+MOST = Reduction(
+    words=lambda x, _: (x,), merge=lambda words: words.max(axis=-2), identity=(-np.inf,),
+    keep=lambda word, _: {"most": word},
+)
+"""Reductions of functional runs."""
+POWERS = Reduction(words=lambda x, kept: (np.exp(x - kept["most"]),), keep=lambda word, _: {"sum": word})
+MOST_AND_POWERS = Reduction(
+    words=lambda x, _: (x, np.ones_like(x)), merge=_most_and_sum, identity=(-np.inf, 0.0),
+    keep=lambda words, _: {"most": words[:, :1], "sum": words[:, 1:]},
+)
 ONLINE_ELEMENTS = 16
 """Elements of a lane in flight where each changes maximum and sum."""
 
@@ -125,19 +143,25 @@ def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     if params.arithmetic == "ieee" and params.algorithm == "two_pass":
         last = RowPass(
             chain=DIVISION_FMA, alu_chain=DIVISION_ALU + (CHECK_ALU if params.per == "warp" else 0.0),
-            fma=0.0 if is_kept else EXP_FMA, alu=0.0 if is_kept else 1.0, mufu=1.0 if is_kept else 2.0,
+            fma=0.0 if is_kept else EXP_FMA, alu=0.0 if is_kept else 1.0, mufu=1.0 if is_kept else 2.0, result=_scaled,
         )  # fmt: skip
-        sums = RowPass(fma=EXP_FMA, alu=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD)
-        return RowPass(alu_chain=1.0, merge=ONE_WORD), sums, last
-    again = RowPass(fma=1.0) if is_kept else RowPass(fma=2.0, mufu=1.0)
+        sums = RowPass(fma=EXP_FMA, alu=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD, reduction=POWERS)
+        return RowPass(alu_chain=1.0, merge=ONE_WORD, reduction=MOST), sums, last
+    again = RowPass(fma=1.0, result=_scaled) if is_kept else RowPass(fma=2.0, mufu=1.0, result=_scaled)
     if params.algorithm == "online":
         both = RowPass(
-            alu_chain=1.0, fma=4.0, mufu=2.0, chain=1.0, unrolled_elements=ONLINE_ELEMENTS, merge=MAX_AND_SUM, after=scale
+            alu_chain=1.0, fma=4.0, mufu=2.0, chain=1.0, unrolled_elements=ONLINE_ELEMENTS, merge=MAX_AND_SUM, after=scale,
+            reduction=MOST_AND_POWERS,
         )
         return both, again
     return (
-        RowPass(alu_chain=1.0, merge=ONE_WORD), RowPass(fma=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD, after=scale), again,
+        RowPass(alu_chain=1.0, merge=ONE_WORD, reduction=MOST),
+        RowPass(fma=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD, after=scale, reduction=POWERS), again,
     )  # fmt: skip
+
+
+def _scaled(x: Array, kept: Registers) -> Array:
+    return np.asarray(np.exp(x - kept["most"]) / kept["sum"])
 
 
 def _data(num_warps: int, *, of_block: bool) -> tuple[tuple[tuple[SharedElements, ...], ...], Computation]:

@@ -124,7 +124,10 @@ class WgmmaOperands:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Counter:
-    """A counter in global memory that one thread increments; it then waits until the count is at least ``awaited``."""
+    """A counter in global memory that one thread increments; it then waits until the count is at least ``awaited``.
+
+    The begin of a section (``RangeStart``) waits without an increment.
+    """
 
     tensor: str
     index: int

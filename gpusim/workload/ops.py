@@ -346,6 +346,7 @@ class SharedAtomic(Op):
     access: AccessPattern
     buffer: str = ""
     stage: int = 0
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +376,7 @@ class DsmemLoad(Op):
 
     cta_rank: int
     num_bytes: int
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +385,7 @@ class DsmemStore(Op):
 
     cta_rank: int
     num_bytes: int
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +396,7 @@ class StAsync(Op):
     num_bytes: int
     barrier: str
     stage: int
+    data: Data | None = field(default=None, compare=False, repr=False)
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic

@@ -1,4 +1,4 @@
-"""Two GEMMs written by hand, with data accesses: TMA with wgmma, and cp.async with ldmatrix and mma.sync.
+"""GEMMs written by hand, with data accesses: TMA with wgmma, and cp.async with ldmatrix and mma.sync.
 
 ``mutation`` names one wrong step.
 """
@@ -20,6 +20,7 @@ from gpusim.workload.atoms import copy_atom, mma_sync, wgmma
 from gpusim.workload.data_access import (
     Copy,
     GlobalElements,
+    IntArray,
     MatrixOffsets,
     MmaFragments,
     SharedElements,
@@ -56,41 +57,62 @@ TMA_SHAPE = 64, 32, 64 * NUM_STEPS - 24
 """M, N, K: the last k-step is partly outside."""
 
 
-def by_tma(mutation: str = "") -> Launch:
-    """One tile of 64 x 32: a producer fills two stages by TMA, and a warpgroup multiplies."""
-    (m, n, k), atom = TMA_SHAPE, wgmma(32, BF16)
-    rows_of, box_rows = {"A": m, "B": n}, {"A": 56 if mutation == "short box" else m, "B": n}
-    maps = {
-        name: TensorMap(
-            dtype=BF16, global_dim=(k, rows), global_strides_bytes=(2 * k,), box_dim=(64, box_rows[name]), swizzle="128B",
-        )
-        for name, rows in rows_of.items()
-    }
-    offsets = {}
-    for name, rows in rows_of.items():
-        tile = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, 64))
-        found = wgmma_descriptors(tile, "K")
+def tma_operands(m: int, n: int, k: int, mutation: str = "") -> tuple[dict[str, TensorMap], dict[str, list[IntArray]]]:
+    """Tensor maps of A and B in boxes of 64 columns, and the byte offsets of the four wgmma of a k-step."""
+    maps, offsets = {}, {}
+    for name, rows in (("A", m), ("B", n)):
+        height = 56 if mutation == "short box" and name == "A" else rows
+        maps[name] = TensorMap(
+            dtype=BF16, global_dim=(k, rows), global_strides_bytes=(2 * k,), box_dim=(64, height), swizzle="128B",
+        )  # fmt: skip
+        found = wgmma_descriptors(tile_to_shape(gmma_atom("K", "128B", element_bits=16), (rows, 64)), "K")
         if mutation == "wrong swizzle" and name == "A":
             found = tuple(replace(each, swizzle="64B", stride_offset_bytes=512) for each in found)
         offsets[name] = [descriptor_offsets(each, "K", rows, BF16) for each in found]
         if mutation == "transposed" and name == "B":
             offsets[name] = [np.concatenate([each[:16].T, each[16:].T]) for each in offsets[name]]
+    return maps, offsets
+
+
+def box_load(name: str, described: TensorMap, step: int, num_stages: int = STAGES) -> ops.TmaLoad:
+    """The copy of the box of a k-step."""
+    height = described.box_dim[1]
+    return ops.TmaLoad(
+        name, (0, step), 128 * height, 128 * height, height, name.lower(), step % num_stages, "full",
+        data=box_copy(name, described, (64 * step, 0)),
+    )  # fmt: skip
+
+
+def multiply(offsets: dict[str, list[IntArray]], stage: int) -> ops.Wgmma:
+    """The wgmma of a k-step."""
+    issues = tuple(MatrixOffsets(a=a, b=b, fragment=0) for a, b in zip(offsets["A"], offsets["B"], strict=True))
+    return ops.Wgmma(
+        wgmma(32, BF16), 4, (("a", stage), ("b", stage)),
+        data=WgmmaOperands(a=("a", stage), b=("b", stage), sums="sums", issues=(issues,), num_sums=1),
+    )
+
+
+def store_sums(m: int, n: int) -> ops.GlobalStore:
+    """The store of a warpgroup's sums to D."""
     thread, value = np.ogrid[:128, :16]
-    column, row = np.divmod(np.asarray(atom.tv.c((thread, value))), m)
+    column, row = np.divmod(np.asarray(wgmma(32, BF16).tv.c((thread, value))), m)
+    return ops.GlobalStore("D", (0, 0), ANY, data=GlobalElements(tensor="D", index=row * n + column, registers="sums"))
+
+
+def by_tma(mutation: str = "") -> Launch:
+    """One tile of 64 x 32: a producer fills two stages by TMA, and a warpgroup multiplies."""
+    m, n, k = TMA_SHAPE
+    maps, offsets = tma_operands(m, n, k, mutation)
 
     def producer(cta: Any) -> Iterator[Any]:
         for step in range(NUM_STEPS):
             stage, parity = step % STAGES, step // STAGES & 1
             if mutation != "no empty wait":
                 yield ops.MbarrierWait("empty", stage, parity ^ 1)
-            num_bytes = {name: box_rows[name] * 128 for name in maps}
-            expected = sum(num_bytes.values()) - (num_bytes["B"] if mutation == "too few bytes" else 0)
+            loads = [box_load(name, described, step) for name, described in maps.items()]
+            expected = sum(load.num_bytes for load in loads) - (loads[1].num_bytes if mutation == "too few bytes" else 0)
             yield ops.MbarrierArriveExpectTx("full", stage, expected)
-            for name, buffer in (("A", "a"), ("B", "b")):
-                yield ops.TmaLoad(
-                    name, (0, step), num_bytes[name], num_bytes[name], box_rows[name], buffer, stage, "full",
-                    data=box_copy(name, maps[name], (64 * step, 0)),
-                )
+            yield from loads
 
     def consumer(cta: Any) -> Iterator[Any]:
         for step in range(NUM_STEPS):
@@ -98,18 +120,13 @@ def by_tma(mutation: str = "") -> Launch:
             if mutation != "no full wait":
                 yield ops.MbarrierWait("full", stage, parity)
             read = 1 - stage if mutation == "wrong stage" and step == 3 else stage
-            issues = tuple(MatrixOffsets(a=a, b=b, fragment=0) for a, b in zip(offsets["A"], offsets["B"], strict=True))
-            yield ops.Wgmma(
-                atom, 4, (("a", read), ("b", read)),
-                data=WgmmaOperands(a=("a", read), b=("b", read), sums="sums", issues=(issues,), num_sums=1),
-            )
+            yield ops.WgmmaFence()
+            yield multiply(offsets, read)
             yield ops.WgmmaCommitGroup()
             if mutation != "no wgmma wait":
                 yield ops.WgmmaWaitGroup(0)
             yield ops.MbarrierArrive("empty", stage)
-        yield ops.GlobalStore(
-            "D", (0, 0), ANY, data=GlobalElements(tensor="D", index=row * n + column, registers="sums")
-        )
+        yield store_sums(m, n)
 
     return Launch(
         kernel="by_tma", num_ctas=1, num_tiles=1, tensors=tensors(m, n, k),
@@ -121,6 +138,94 @@ def by_tma(mutation: str = "") -> Launch:
             Buffer(name=name, stage_bytes=rows * 128, num_stages=STAGES) for name, rows in (("a", m), ("b", n))
         ),
         mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=STAGES) for name in ("full", "empty")),
+    )
+
+
+def by_one_warpgroup(mutation: str = "") -> Launch:
+    """One tile of 64 x 32: the warpgroup that multiplies also fills three stages by TMA, two steps ahead.
+
+    A stage is filled again behind the wait for the wgmma that reads it. "early copy" fills it before that wait.
+    """
+    (m, n, k), num_stages = TMA_SHAPE, 3
+    maps, offsets = tma_operands(m, n, k, mutation)
+
+    def fill(step: int) -> Iterator[Any]:
+        if step < NUM_STEPS:
+            loads = [box_load(name, described, step, num_stages) for name, described in maps.items()]
+            yield ops.MbarrierArriveExpectTx("full", step % num_stages, sum(load.num_bytes for load in loads))
+            yield from loads
+
+    def program(cta: Any) -> Iterator[Any]:
+        for step in range(num_stages - 1):
+            yield from fill(step)
+        for step in range(NUM_STEPS):
+            yield ops.MbarrierWait("full", step % num_stages, step // num_stages & 1)
+            if mutation == "early copy":
+                yield from fill(step + num_stages - 1)
+            yield ops.WgmmaFence()
+            yield multiply(offsets, step % num_stages)
+            yield ops.WgmmaCommitGroup()
+            yield ops.WgmmaWaitGroup(1)
+            if mutation != "early copy":
+                yield from fill(step + num_stages - 1)
+        yield ops.WgmmaWaitGroup(0)
+        yield store_sums(m, n)
+
+    return Launch(
+        kernel="by_one_warpgroup", num_ctas=1, num_tiles=1, tensors=tensors(m, n, k),
+        roles=(WarpRole(name="math", num_warps=4, program=program),), registers_per_thread=64,
+        buffers=tuple(Buffer(name=name, stage_bytes=rows * 128, num_stages=3) for name, rows in (("a", m), ("b", n))),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1, num_stages=3),),
+    )
+
+
+def by_cluster(mutation: str = "") -> Launch:
+    """A cluster of two CTAs: one multicasts a tile to both, each loads its own, and adds the other's out of its memory."""
+    rows, columns = 16, 32
+    size = rows * columns * 4
+    described = TensorMap(
+        dtype=FP32, global_dim=(columns, 2 * rows), global_strides_bytes=(4 * columns,), box_dim=(columns, rows)
+    )
+    element = np.arange(rows * columns).reshape(-1, 4)
+
+    def load(name: str, buffer: str, first: int, multicast: tuple[int, ...] = ()) -> ops.TmaLoad:
+        data = box_copy(name, described, (0, first))
+        return ops.TmaLoad(name, (first, 0), size, size, rows, buffer, 0, "full", multicast=multicast, data=data)
+
+    def program(cta: Any) -> Iterator[Any]:
+        rank, other = cta.cta_rank, 1 - cta.cta_rank
+        yield ops.MbarrierArriveExpectTx("full", 0, 2 * size)
+        yield ops.ClusterArrive()  # both barriers are ready
+        yield ops.ClusterWait()
+        if not rank:
+            yield load("common", "common", 0, (0, 1))
+        yield load("own", "own", rank * rows)
+        yield ops.MbarrierWait("full", 0, 0)
+        if mutation != "no cluster barrier":
+            yield ops.ClusterArrive()
+            yield ops.ClusterWait()
+        places = SharedElements(offsets=4 * element, dtype=FP32, registers="common", buffer="common")
+        there = replace(places, registers="other", buffer="common" if mutation == "wrong buffer" else "own")
+        tokens = [(yield ops.SharedLoad(ANY, "common", 0, data=places)), (yield ops.DsmemLoad(other, size, data=there))]
+        for token in tokens:
+            yield ops.Use(token)
+        yield ops.ClusterArrive()  # nobody leaves while it is read
+        yield ops.ClusterWait()
+
+        def add(registers: Any) -> None:
+            registers["sum"] = registers["common"] + registers["other"]
+
+        index = rank * rows * columns + element
+        yield ops.GlobalStore("out", (rank, 0), ANY, data=GlobalElements(
+            tensor="out", index=index, registers="sum", compute=add
+        ))  # fmt: skip
+
+    return Launch(
+        kernel="by_cluster", num_ctas=2, num_tiles=2, cluster_size=2, features=frozenset({"cluster", "tma", "mbarrier"}),
+        roles=(WarpRole(name="all", num_warps=4, program=program),),
+        buffers=tuple(Buffer(name=name, stage_bytes=size) for name in ("common", "own")),
+        mbarriers=(Mbarrier(name="full", num_arrivals=1),),
+        tensors=tuple(MemRef.row_major(name, (2 * rows, columns), FP32) for name in ("common", "own", "out")),
     )
 
 

@@ -80,3 +80,39 @@ def reversed_columns(access: Any) -> Any:
     return replace(
         access, issues=tuple(tuple(replace(issue, b=issue.b[::-1]) for issue in issues) for issues in access.issues)
     )
+
+
+def other_swizzle(access: Any) -> Any:
+    """Elements in shared memory at places that another swizzle gives them: every second row of 128 bytes is shifted."""
+
+    def moved(offsets: Any) -> Any:
+        return np.where(offsets < 0, -1, offsets ^ (offsets >> 3 & 16))
+
+    if hasattr(access, "issues"):
+        return replace(
+            access, issues=tuple(tuple(replace(issue, a=moved(issue.a)) for issue in issues) for issues in access.issues)
+        )
+    return replace(access, offsets=moved(access.offsets))
+
+
+def transposed(access: Any) -> Any:
+    """Fragments whose 8 x 8 matrices (or, for wgmma, blocks of k columns of B) are transposed."""
+    if hasattr(access, "issues"):
+        return replace(access, issues=tuple(
+            tuple(
+                replace(issue, b=np.concatenate([block.T for block in np.split(issue.b, len(issue.b) // issue.b.shape[1])]))
+                for issue in issues
+            )
+            for issues in access.issues
+        ))  # fmt: skip
+    matrices = access.offsets.reshape(-1, 8, 4, access.offsets.shape[1] // 2, 2).transpose(0, 3, 1, 2, 4)
+    turned = matrices.reshape(*matrices.shape[:2], 8, 8).swapaxes(2, 3).reshape(matrices.shape)
+    return replace(access, offsets=turned.transpose(0, 2, 3, 1, 4).reshape(access.offsets.shape))
+
+
+def one_fewer(access: Any) -> Any:
+    """A copy, load or store without its last element inside of the tensor."""
+    index, name = access.index, "offsets" if hasattr(access, "offsets") else "index"
+    places = getattr(access, name).copy()
+    places.reshape(-1)[np.flatnonzero(index >= 0)[-1:]] = -1
+    return replace(access, **{name: places})

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpusim import DataError, DeadlockError, GemmParams, HazardError, load_gpu, run_functional
 from gpusim.functional.number_format import rounded
 from gpusim.workload import ops
+from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.dtypes import dtype
 
 from .mutations import mutated, reversed_columns, rolled, swapped_issues
@@ -67,6 +68,11 @@ CASES: dict[str, dict[str, Any]] = {
     "split along n": {"consumer_split": "n", "tile": "64x256x64", "schedule": "cooperative"},
     "sums in L2": {"epilogue": "tma_reduce", "beta": 1.0},
     **{f"split-K {mode}": {"split_k": 3, "split_k_mode": mode, "k": 264, **FULL} for mode in ("in_kernel", "second_kernel")},
+    "split-K serial": {**HGEMM, "split_k": 3, "split_k_mode": "serial", "k": 264, **FULL},
+    "serialized wgmma": {"tile": "128x128x64", "compiled_code": NO_CODE.replaced(mainloop={"wgmma_serialized": True})},
+    "warp groups along n": {**HGEMM, "warps": "1x8", "tile": "64x128x32", "m": 128, "epilogue": "direct", **FULL},
+    "array": {"batch": 2, "k": 64, "batch_mode": "array"},
+    "array mma_sync": {**HGEMM, "batch": 2, "batch_mode": "array"},
     "split-K scalar": {"split_k": 2, "split_k_mode": "second_kernel", "splitk_reduction": "scalar", "k": 264},
 }  # fmt: skip
 
@@ -78,7 +84,7 @@ def test_integers_are_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pingpong tma_store", "cp_async mma_sync tn", "fma ldg nt", "cluster", "split-K in_kernel"]
+    "name", ["pingpong tma_store", "cp_async mma_sync tn", "fma ldg nt", "cluster", "split-K in_kernel", "split-K serial"]
 )
 def test_no_random_order_changes_the_result(name: str) -> None:
     params, data, expected = problem(CASES[name])
@@ -123,7 +129,8 @@ WRONG = [
     ("cp_async mma_sync tn", ops.CpAsyncWaitGroup, None), ("fma ldg nt", ops.SharedStore, rolled("offsets")),
     ("fma cp_async nt", ops.SharedLoad, rolled("offsets")), ("fma ldg nt", ops.GlobalLoad, rolled("index")),
     ("split-K in_kernel", ops.GlobalAtomic, None), ("split-K second_kernel", ops.GlobalStore, rolled("index")),
-    ("split-K second_kernel", ops.GlobalLoad, rolled("index")), ("sums in L2", ops.TmaStore, rolled("offsets")),
+    ("split-K second_kernel", ops.GlobalLoad, rolled("index")),
+    ("split-K serial", ops.GlobalLoad, rolled("index")), ("sums in L2", ops.TmaStore, rolled("offsets")),
 ]  # fmt: skip
 
 
@@ -134,13 +141,7 @@ def test_a_wrong_kernel_is_found(name: str, kind: type, change: Any) -> None:
         run_functional(mutated(params.launch(GPU), kind, change), data, expected={"D": expected})
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {**HGEMM, "warps": "1x8"}, {"batch": 2, "batch_mode": "array"}, {**HGEMM, "split_k": 2, "split_k_mode": "serial"},
-    ],
-)  # fmt: skip
-def test_a_variant_without_data_accesses_is_refused(options: dict[str, Any]) -> None:
-    params, data, _ = problem(options)
+def test_warp_groups_that_divide_n_are_refused_at_edges() -> None:
+    params, data, _ = problem({**HGEMM, "warps": "1x8", "tile": "64x128x32"})
     with pytest.raises(DataError, match="which has no data access"):
         run_functional(params.launch(GPU), data)

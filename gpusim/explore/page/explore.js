@@ -12,7 +12,8 @@
   const fields = Array.from(form.elements).filter((item) => item.name && item.name !== "plain");
   const title = document.title;
   const { number, fill: fillTable } = gpusim.draw;
-  const sliders = fields.filter((item) => item.type === "range"); // the page moves them by itself
+  const ranges = fields.filter((item) => item.type === "range");
+  const sliders = ranges.filter((item) => !("asked" in item.dataset)); // the page moves them by itself
   const launches = new Map(); // launches that the page runs, by the question without sliders
   const MOST_LAUNCHES = 16;
   let last = null; // the answer that is shown: its label and figures
@@ -29,7 +30,7 @@
     for (const box of form.querySelectorAll("[data-when]")) {
       box.hidden = valueOf(box.dataset.when) !== box.dataset.value;
     }
-    for (const slider of sliders) slider.nextElementSibling.value = slider.value;
+    for (const range of ranges) range.nextElementSibling.value = range.value;
   }
 
   function words(asked = fields) {
@@ -48,7 +49,7 @@
       const before = field.value;
       field.value = value;
       const option = field.tagName === "SELECT" ? field.selectedOptions[0] : null;
-      const isStop = !sliders.includes(field) || Number(field.value) === Number(value);
+      const isStop = !ranges.includes(field) || Number(field.value) === Number(value);
       const isThere = field.tagName === "SELECT" ? option && !option.disabled : isStop;
       if (!isThere || (field.disabled && value !== field.dataset.default)) {
         missing.push(`${field.labels[0].textContent} ${value}`);
@@ -210,7 +211,7 @@
     if (event.target.tagName === "SELECT") return;
     clearTimeout(timer);
     const change = () => { changed(!typed); typed = true; };
-    if (sliders.includes(event.target)) change();
+    if (ranges.includes(event.target)) change();
     else timer = setTimeout(change, 600);
   });
   form.addEventListener("change", (event) => {

@@ -114,14 +114,19 @@ def _data(
 ) -> EpilogueData | None:
     """Data accesses of the ``idx``-th math role; None: not known.
 
-    Not known are warp groups whose parts are no blocks of rows, serialized wgmma, and serial split-K.
+    Not known are warp groups that divide N, at edges of D and with a staging buffer: the epilogue has blocks of rows.
     """
     config, (rows, columns), (num_m, num_n) = plan.config, partition.warp_tile, partition.warp_grid
-    if plan.is_serial or config.compiled_code.mainloop.wgmma_serialized or (config.math == "mma_sync" and num_m % num_roles):
+    divides_n = config.math == "mma_sync" and num_m % num_roles > 0
+    if divides_n and (config.output.path != "direct" or config.m % plan.tile[0]):
         return None
-    if config.is_specialized:
+    if divides_n:
+        first, each = (0, 0), partition.num_math_warps // num_roles
+        warps = range(idx * each, (idx + 1) * each)
+        parts: tuple[tuple[int, int], ...] = tuple((warp % num_m * rows, warp // num_m * columns) for warp in warps)
+    elif config.is_specialized:
         first = idx % num_m * rows, idx % num_n * columns
-        parts: tuple[tuple[int, int], ...] = (first,)
+        parts = (first,)
     else:
         first, each = (idx * share[0], 0), num_m // num_roles
         units = partition.num_math_warps // 4 if config.math == "wgmma" else each * num_n
@@ -130,7 +135,7 @@ def _data(
     math = MathData(plan.shape, parts, (rows, columns), partition.atom if config.math == "wgmma" else None)
     return EpilogueData(
         math, finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes, config.batch,
-        num_roles,
+        num_roles, config.split_k if plan.is_serial else 1,
     )
 
 

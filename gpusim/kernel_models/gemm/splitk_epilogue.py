@@ -10,6 +10,7 @@ from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES, Epilogue, Program
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.shape import Coordinates
 from gpusim.workload import ops
+from gpusim.workload.data_access import Data
 from gpusim.workload.ops import Op
 from gpusim.workload.smem.access import AccessPattern
 
@@ -44,6 +45,12 @@ class SplitKEpilogue(Epilogue):
             yield from self._count(self.plan.panel_of_d(at), is_last=False)
         elif self.plan.is_inside(at):
             yield from self._split_k(at, rows, columns)
+
+    def _begin(self, at: Coordinates) -> Data | None:
+        """A part of a serial split waits for the part before."""
+        if self.data and self.plan.is_serial:
+            return self.data.begin, self.data.count(self.plan.panel_of_d(at), self.slot, at.part, None)
+        return super()._begin(at)
 
     def _added(self, at: Coordinates) -> str:
         """C, or the D of the part before where the split is serial: that part is taken to have stored it."""

@@ -128,10 +128,14 @@ def wgmma_of_step(plan: TilePlan, stage: int, num_between: float, math: MathData
     partition, operands = plan.config.partition, (("a", stage), ("b", stage))
     num = partition.num_wgmma
     if not plan.config.compiled_code.mainloop.wgmma_serialized:
-        data = partial(math.wgmma, stage) if math else None
+        data = partial(math.wgmma, stage, None) if math else None
         return [ops.Wgmma(partition.atom, num, operands, num_between, data=data), ops.WgmmaCommitGroup()]
-    each = [ops.Wgmma(partition.atom, 1, operands), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(0)]
-    return [*each, *code(num_between / max(1, num - 1))] * num
+    found: list[Op] = []
+    for idx in range(num):
+        data = partial(math.wgmma, stage, idx) if math else None
+        found += [ops.Wgmma(partition.atom, 1, operands, data=data), ops.WgmmaCommitGroup(), ops.WgmmaWaitGroup(0)]
+        found += code(num_between / max(1, num - 1))
+    return found
 
 
 def code_around_copies(

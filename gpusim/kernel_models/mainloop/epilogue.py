@@ -211,7 +211,7 @@ class Epilogue:
     # -------------------------------------------------------------------------------------- programs
     def program(self, at: Coordinates, turn: int) -> Program:
         """The epilogue of the tile ``at``, the CTA's tile number ``turn``."""
-        yield RangeStart(Section.EPILOGUE, data=self.data.begin if self.data else None)
+        yield RangeStart(Section.EPILOGUE, data=self._begin(at))
         rows, columns = self._inside(at)
         if self.drained and not turn:
             yield ops.BarSync(self.drained)
@@ -224,6 +224,10 @@ class Epilogue:
             yield from self._direct(at, rows, columns)
         elif rows and columns:
             yield from self._staged(at, rows, columns, turn)
+
+    def _begin(self, at: Coordinates) -> Data | None:
+        """Data access before all others."""
+        return self.data.begin if self.data else None
 
     def finish(self) -> Iterator[Op]:
         """Wait, before the CTA ends, until TMA has read the staging buffer."""

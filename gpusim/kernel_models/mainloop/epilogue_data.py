@@ -8,7 +8,7 @@ Models: arithmetic in fp32; one rounding to the type of D, or two if C is added 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -83,6 +83,8 @@ class EpilogueData:
     num_batches: int = 1
     num_slots: int = 1
     """Roles that count the parts of a tile."""
+    num_serial: int = 1
+    """Parts of K that add to D one behind the other."""
 
     # -------------------------------------------------------------------------------------- positions
     def _index(self, at: Coordinates, rows: IntArray, columns: IntArray, pitch: int, plane: int) -> IntArray:
@@ -111,9 +113,15 @@ class EpilogueData:
 
         return Compute(function=take)
 
-    def _finish(self, c: str, source: str = "taken", *, without_c: bool = False) -> Computation:
+    def _of_part(self, part: int) -> Finish:
+        """What becomes of the sums of a part: parts of a serial split add D, and the last one does the rest."""
+        finish = self.finish if not part else replace(self.finish, beta=1.0)
+        return finish if part == self.num_serial - 1 else replace(finish, bias=False, activation="none")
+
+    def _finish(self, c: str, source: str = "taken", *, part: int = 0, without_c: bool = False) -> Computation:
         def compute(registers: Registers) -> None:
-            finish, bias = self.finish, registers.get("bias") if self.finish.bias else None
+            finish = self._of_part(part) if self.num_serial > 1 else self.finish
+            bias = registers.get("bias") if finish.bias else None
             if without_c:
                 finish = Finish(alpha=finish.alpha, bias=finish.bias)
             registers["out"] = finish.of(registers[source], None if without_c else registers.get(c), bias)
@@ -127,14 +135,15 @@ class EpilogueData:
         return GlobalElements(tensor="bias", index=np.where(column < self.extents[1], column, -1), registers="bias")
 
     def load_c(self, at: Coordinates, begin: int, num: int, _op: Any) -> GlobalElements:
-        """C of ``num`` columns."""
+        """C of ``num`` columns, or D of the part before."""
+        tensor = "D" if at.part and self.num_serial > 1 else "C"
         index = self._of_columns(at, begin, num, self.pitch, at.batch)
-        return GlobalElements(tensor="C", index=index, registers=f"C{begin}")
+        return GlobalElements(tensor=tensor, index=index, registers=f"C{begin}")
 
     def store(self, at: Coordinates, begin: int, num: int, _op: Any) -> GlobalElements:
         """D of ``num`` columns."""
         index = self._of_columns(at, begin, num, self.pitch, at.batch)
-        return GlobalElements(tensor="D", index=index, registers="out", compute=self._finish(f"C{begin}"))
+        return GlobalElements(tensor="D", index=index, registers="out", compute=self._finish(f"C{begin}", part=at.part))
 
     # -------------------------------------------------------------------------------------- through shared memory
     def stage(self, tile: OperandTile, begin: int, is_last: bool, _op: Any) -> SharedElements:

@@ -176,8 +176,8 @@ class MathData:
         return found
 
     @cached_method
-    def wgmma(self, stage: int, _op: Any) -> WgmmaOperands:
-        """The wgmma of a k-step."""
+    def wgmma(self, stage: int, idx: int | None, _op: Any) -> WgmmaOperands:
+        """The wgmma of a k-step, or the ``idx``-th of each warpgroup."""
         atom, (rows, columns), (num_m, num_n) = self._atom, self.extents, self._num_blocks
         of_a, of_b = self._descriptors(0), self._descriptors(1)
         issues = tuple(
@@ -185,7 +185,7 @@ class MathData:
                 MatrixOffsets(a=of_a[m + row, k], b=of_b[n + column, k], fragment=row // atom.m * num_n + column // atom.n)
                 for k in range(0, self.shape.tile[2], atom.k)
                 for row in range(0, rows, atom.m) for column in range(0, columns, atom.n)
-            )
+            )[slice(idx, None if idx is None else idx + 1)]
             for m, n in self.parts
         )  # fmt: skip
         return WgmmaOperands(a=("a", stage), b=("b", stage), sums=SUMS, issues=issues, num_sums=num_m * num_n)

@@ -37,10 +37,12 @@ def make_tensor_maps(tensors: Iterable[str], meet: Iterable[Op], *, is_maker: bo
 def read_pointers(batch: int, tensors: str) -> Generator[Op, Any, None]:
     """Ops that load the addresses of a batch's ``tensors``, and wait for them. Each array takes a sector.
 
+    Functional runs find the matrices of a batch behind one another, and load no address.
+
     >>> [type(op).__name__ for op in read_pointers(0, "AB")]
     ['GlobalLoad', 'Use']
     """
     num = len(tensors)
     access = AccessPattern(num_requests=num, num_sectors=num, num_lines=num, num_bytes=num * POINTER_BYTES)
-    token = yield ops.GlobalLoad("pointers", (batch, ord(tensors[0])), access)
+    token = yield ops.GlobalLoad("pointers", (batch, ord(tensors[0])), access, data=())
     yield ops.Use(token)
