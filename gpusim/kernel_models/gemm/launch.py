@@ -40,7 +40,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         LaunchError: the staging buffer of D does not fit in shared memory.
     """
     plan, staging = TilePlan(config), staging_of(config, gpu)
-    epilogues, named_barriers = _epilogues(plan, staging, has_stmatrix="stmatrix" in gpu.features)
+    epilogues, named_barriers = epilogues_of(plan, staging, has_stmatrix="stmatrix" in gpu.features)
     loader = Loader(
         plan.shape, plan, num_threads=32 * (PRODUCER_WARPS if config.is_specialized else config.partition.num_warps),
         wide_per_copy=config.compiled_code.mainloop.imad_wide_per_copy,
@@ -84,7 +84,7 @@ def _when_run(make: Callable[[], Program]) -> Program:
     return program
 
 
-def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
+def epilogues_of(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
     """Epilogue of each math role, and the named barriers of their threads."""
     config, partition = plan.config, plan.config.partition
     if config.is_specialized:

@@ -291,7 +291,7 @@ class Epilogue:
 
     # ---------------------------------------------------------------------------------- through shared memory
     @cached_property
-    def _slice(self) -> OperandTile:
+    def slice_tile(self) -> OperandTile:
         """A slice of D in the staging buffer, with the widest swizzle that its rows permit."""
         element, columns = self.output.element, self.staging.slice_n
         row_bytes = columns * element.num_bytes
@@ -313,12 +313,12 @@ class Epilogue:
     def _writes(self, idx: int) -> Op:
         """Store of fragments of slice ``idx`` to the staging buffer."""
         write, is_last = self._write, self.output.by_tma or not self.output.reads_c
-        return replace(write, data=self._data("stage", self._slice, idx * self.staging.slice_n, is_last))
+        return replace(write, data=self._data("stage", self.slice_tile, idx * self.staging.slice_n, is_last))
 
     @cached_property
     def _write(self) -> ops.Stmatrix | ops.SharedStore:
         """Store of fragments to the staging buffer."""
-        tile = self._slice
+        tile = self.slice_tile
         if self.uses_stmatrix:
             access = stmatrix_writes(tile.rows, tile.k, tile.dtype, tile.swizzle)
             return ops.Stmatrix(access, self.buffer, self.slot)
@@ -344,7 +344,7 @@ class Epilogue:
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
             leaving, begin = self.full_rows(rows, inside, width, output.vector_bytes), idx * slice_n
-            by_rows = at, self._slice, output.vector_bytes, begin
+            by_rows = at, self.slice_tile, output.vector_bytes, begin
             token = None
             if added := self._added(at):
                 access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
@@ -363,10 +363,10 @@ class Epilogue:
                 yield ops.FenceProxyAsync()
             yield meet
             if by_tma:
-                yield self._tma_store(panel, step, rows, inside, self._data("boxes", at, self._slice, begin))
+                yield self._tma_store(panel, step, rows, inside, self._data("boxes", at, self.slice_tile, begin))
                 yield ops.BulkCommitGroup()
                 continue
-            data = self._data("read_rows", self._slice, output.vector_bytes)
+            data = self._data("read_rows", self.slice_tile, output.vector_bytes)
             read = yield ops.SharedLoad(self._reads(leaving), self.buffer, self.slot, data=data)
             yield ops.Use(read)
             if token is not None:
@@ -387,9 +387,9 @@ class Epilogue:
         )
 
     def _tma_store(self, panel: int, step: int, rows: int, columns: int, data: Data | None) -> ops.TmaStore:
-        boxes = tma_boxes(self._slice)
+        boxes = tma_boxes(self.slice_tile)
         num_rows = sum(box.num_rows for box in boxes)
         return ops.TmaStore(
-            "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer,
+            "D", (panel, step), rows * columns * self.slice_tile.dtype.num_bytes, num_rows, self.buffer,
             self.slot, num_boxes=len(boxes), reduce=self.output.path == "tma_reduce", data=data,
         )

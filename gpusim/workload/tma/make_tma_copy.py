@@ -1,7 +1,7 @@
 """Derive TMA boxes and tensor maps from layouts, as CuTe's ``make_tma_copy`` does.
 
-In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TensorMap`, :class:`TmaCopy`, a CTA's part
-of a copy.
+In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TensorMap`, :class:`TmaCopy`, and
+the part of it that a CTA copies.
 
 Models:
 * The boxes that CuTe chooses for a tile.
