@@ -58,7 +58,7 @@ def render_partition(shown: Mapping[str, Any], console: Console) -> None:
     table.title = None
     console.print(table)
     console.print()
-    console.print("Tile: what one instruction of each thread covers, or a box of TMA. Instructions: of a warp, warpgroup, or")
+    console.print("Tile: what one instruction of each thread covers, or a box of TMA. Instructions: of a warp, warpgroup or")
     console.print("a thread that issues TMA. g: global memory, s: shared memory, r: registers. --json: TV layouts.")
 
 
