@@ -9,7 +9,7 @@ triton-lang/triton (``triton.Config``, matrix multiplication tutorial).
 from __future__ import annotations
 
 from gpusim.kernel_models.gemm import GemmOptions
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA
+from gpusim.kernel_models.mainloop.output import BY_TMA
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 KERNEL_SCHEDULES = {

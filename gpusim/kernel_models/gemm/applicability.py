@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpusim.kernel_models.applicability import Needs, Rule, conditions_of
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA
+from gpusim.kernel_models.mainloop.output import BY_TMA
 from gpusim.workload.launch import Feature
 
 MULTISTAGE = ("multistage",)
@@ -72,6 +72,9 @@ OF_INSTRUCTIONS = (
          "use --cluster 2x1, or leave it out"),
     Rule("prefetch_tensormap", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
     Rule("tensormaps", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
+    Rule("bias_along", (Needs(field="bias", values=(True,)),), "there is no bias", "use --bias, or leave it out"),
+    Rule("bias_along", (Needs(field="split_k_mode", values=("in_kernel", "serial")),),
+         "the second kernel of split-K adds an element for each column", "use --split-k-mode in_kernel", only=("m",)),
     Rule("batch_mode", (Needs(field="batch", least=2),), "there is one GEMM", "use --batch 2, or leave it out"),
     Rule("fence", (NO_PRODUCER, WGMMA, CP_ASYNC),
          "only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out",

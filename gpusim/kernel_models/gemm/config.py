@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA, Output
+from gpusim.kernel_models.mainloop.epilogue_data import Finish
+from gpusim.kernel_models.mainloop.output import BY_TMA, Output
 from gpusim.kernel_models.mainloop.shape import MainloopShape
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.layout.swizzle import span_bytes
@@ -128,7 +130,10 @@ class GemmConfig(GemmTypes):
     alpha: float
     beta: float
     bias: bool
+    bias_along: str
     activation: str
+    clamp: str
+    """Limits of D as typed; empty: none."""
     setmaxnreg: str
     wgmma_depth: int
     mbarrier_arrive: str
@@ -195,9 +200,15 @@ class GemmConfig(GemmTypes):
         """What the epilogue makes of the accumulators."""
         return Output(
             element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
-            activation=self.activation, vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
-            code_bytes=self.compiled_code.layout.epilogue,
+            bias_along=self.bias_along, activation=self.activation, clamp=bool(self.clamp), vector_bytes=self.stored_bytes,
+            code=self.compiled_code.epilogue, code_bytes=self.compiled_code.layout.epilogue,
         )
+
+    @property
+    def finish(self) -> Finish:
+        """What becomes of the sums."""
+        limits = limits_of(self.clamp) if self.clamp else None
+        return Finish(alpha=self.alpha, beta=self.beta, bias=self.bias, activation=self.activation, limits=limits)
 
     @property
     def fma_bank_reads(self) -> float:
@@ -213,6 +224,21 @@ class GemmConfig(GemmTypes):
     def widest_swizzle(self) -> str:
         """The widest swizzle that divides the rows of both operands in shared memory."""
         return widest_swizzle(self.tile, self.are_k_major, self.element)
+
+
+def limits_of(text: str) -> tuple[float, float]:
+    """Limits that are typed as LOW,HIGH.
+
+    >>> limits_of("0,6")
+    (0.0, 6.0)
+
+    Raises:
+        ValueError: not two finite numbers in ascending order.
+    """
+    low, high = (float(part) for part in text.split(","))
+    if not -inf < low < high < inf:
+        raise ValueError(text)
+    return low, high
 
 
 def has_sums(config: GemmConfig) -> bool:

@@ -15,11 +15,12 @@ from gpusim.kernel_models.gemm.splitk_epilogue import SplitKEpilogue
 from gpusim.kernel_models.gemm.splitk_reduce import reduction_launch
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.gemm.warp_specialized import Consumer, Producer
-from gpusim.kernel_models.mainloop.epilogue import Epilogue, Staging
-from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData, Finish
+from gpusim.kernel_models.mainloop.epilogue import Epilogue
+from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.operand_data import MathData
+from gpusim.kernel_models.mainloop.output import Staging
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS, WarpPartition
 from gpusim.layout.notation import units_remark
@@ -126,11 +127,10 @@ def _data(
         first, each = (idx * share[0], 0), num_m // num_roles
         units = partition.num_math_warps // 4 if config.math == "wgmma" else each * num_n
         parts = tuple((first[0] + unit % each * rows, unit // each * columns) for unit in range(units))
-    finish = Finish(alpha=config.alpha, beta=config.beta, bias=config.bias, activation=config.activation)
     math = MathData(plan.shape, parts, (rows, columns), partition.atom if config.math == "wgmma" else None)
     return EpilogueData(
-        math, finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes, config.batch,
-        num_roles,
+        math, config.finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes,
+        config.batch, num_roles, is_bias_of_rows=config.bias_along == "m",
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.mainloop.epilogue import NUM_CHUNKS, SUM_BYTES, Epilogue, Staging
+from gpusim.kernel_models.mainloop.epilogue import NUM_CHUNKS, Epilogue
+from gpusim.kernel_models.mainloop.output import SUM_BYTES, Staging
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import SECTOR_BYTES, WARP_SIZE
 from gpusim.workload.atoms import mma_sync

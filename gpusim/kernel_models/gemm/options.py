@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.applicability import applies, applies_when
-from gpusim.kernel_models.gemm.config import GemmTypes
+from gpusim.kernel_models.gemm.config import GemmTypes, limits_of
 from gpusim.kernel_models.gemm.renamed import REMOVED, RENAMED
 from gpusim.kernel_models.options import PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
@@ -90,6 +90,17 @@ def _swizzle(value: Any) -> Any:
             raise ValueError(str(error)) from None
     return value
 
+
+
+def _clamp(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    if isinstance(value, str):
+        try:
+            limits_of(value)
+        except ValueError:
+            raise ValueError(f"is {value!r}, wants two numbers LOW,HIGH, for example 0,6") from None
+    return value
 
 
 def _code(value: Any) -> Any:
@@ -211,8 +222,14 @@ class GemmOptions(GemmTypes, KernelParams):
     )
     alpha: Scalar = Field(1.0, description="Factor of A B")
     beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")
-    bias: bool = Field(False, description="Add a bias vector of N elements")
-    activation: Literal["none", "relu", "gelu", "silu"] = Field("none", description="Activation function, applied last")
+    bias: bool = Field(False, description="Add a bias vector")
+    bias_along: Literal["n", "m"] | None = Field(
+        None, description="The bias has an element for each column of D (n) or for each row (m). By default n"
+    )
+    activation: Literal["none", "relu", "gelu", "silu", "sigmoid"] = Field("none", description="Activation function")
+    clamp: Annotated[str, BeforeValidator(_clamp)] | None = Field(
+        None, description="Limits LOW,HIGH of D, for example 0,6, applied last"
+    )
     setmaxnreg: Annotated[str, BeforeValidator(_registers)] = Field(
         "auto", description="Registers a thread of producer/consumer warps, for example 40/232, or none, or auto"
     )
@@ -263,7 +280,7 @@ class GemmOptions(GemmTypes, KernelParams):
         """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
             "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows",
-            "registers": "worked out", "compiled_code": "estimated",
+            "registers": "worked out", "compiled_code": "estimated", "bias_along": "n", "clamp": "no limits",
         }.get(option, "n/a")
 
     @classmethod
@@ -307,7 +324,7 @@ class GemmOptions(GemmTypes, KernelParams):
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     PROBLEM: ("m", "n", "k", "batch", "batch_mode", "dtype", "out_dtype", "layout", "alignment"),
     "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "tensormaps", "stall_on_ldgsts"),
-    "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
+    "Epilogue": ("epilogue", "alpha", "beta", "bias", "bias_along", "activation", "clamp"),
     "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
     "Compiled code": ("compiled_code", "registers"),
 })

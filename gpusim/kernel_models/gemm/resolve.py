@@ -37,7 +37,7 @@ USUAL_STAGES = 4
 NEUTRAL = {
     "alignment": 0, "stored_bytes": CHUNK_BYTES, "stages": 1, "warps": (1, 1), "consumer_warpgroups": 0,
     "consumer_split": "m", "persistent": False, "swizzle": "none",
-    "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,
+    "bias_along": "n", "clamp": "", "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,
     "prefetch": "", "cta_barrier": "", "l2_promotion": 0, "compiled_code": NO_CODE, "registers": 0,
 }  # fmt: skip
 """Values of options that are not given, where nothing else is chosen."""

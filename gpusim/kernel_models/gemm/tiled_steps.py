@@ -18,7 +18,7 @@ from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.gemm.launch import epilogues_of
 from gpusim.kernel_models.gemm.smem_budget import staging_of
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.mainloop.epilogue import Staging
+from gpusim.kernel_models.mainloop.output import Staging
 from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.layout import Layout, Tensor, TiledCopy, TiledMma, make_tiled_copy_A, make_tiled_copy_B, make_tiled_copy_C, size

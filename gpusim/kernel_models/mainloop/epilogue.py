@@ -11,70 +11,20 @@ import numpy as np
 
 from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
+from gpusim.kernel_models.mainloop.output import SUM_BYTES, Output, Staging
 from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import DEPENDENT_CYCLES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import MmaKind
-from gpusim.workload.compiled_code import NO_CODE, EpilogueCode
 from gpusim.workload.data_access import Data
-from gpusim.workload.dtypes import DType
 from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 NUM_CHUNKS = 2
 """Number of adjacent column blocks in which a direct epilogue alternates conversion and stores."""
-SUM_BYTES = 4
-"""Bytes of an fp32 (or int32) partial sum of split-K, and of an element of the bias."""
-
-BY_TMA = ("tma_store", "tma_reduce")
-"""Paths of D by TMA."""
-
-ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
-"""(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
-"rcp."""
-
 Program = Generator[Op, Any, None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """What an epilogue makes of accumulators, and the path of D to global memory."""
-
-    element: DType
-    """Type of C and D."""
-    path: str = "direct"
-    """``direct``, ``smem``, ``tma_store`` or ``tma_reduce``."""
-    alpha: float = 1.0
-    beta: float = 0.0
-    bias: bool = False
-    activation: str = "none"
-    vector_bytes: int = 16
-    """Bytes to which rows of C and D are aligned, up to 16: the widest access of a lane."""
-    code: EpilogueCode = NO_CODE.epilogue
-    """Overhead instructions of a pass over the accumulators."""
-    code_bytes: tuple[int, int] = (0, 0)
-    """Byte offsets of begin and end of the epilogue's code, if it is cold; zeros: unknown."""
-
-    @property
-    def by_tma(self) -> bool:
-        """Whether TMA moves D from shared memory."""
-        return self.path in BY_TMA
-
-    @property
-    def reads_c(self) -> bool:
-        """Whether warps load C. A TMA reduction adds to D in L2 instead."""
-        return self.beta != 0.0 and self.path != "tma_reduce"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """Staging buffer of an epilogue: columns of a slice, bytes, and whether it reuses the memory of the drained stages."""
-
-    slice_n: int = 0
-    num_bytes: int = 0
-    overlays_stages: bool = True
 
 
 @dataclass(frozen=True)
@@ -171,7 +121,7 @@ class Epilogue:
         """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
         output = self.output
         elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
-        per_element, mufu = (float(count) for count in ACTIVATION_COST[output.activation])
+        per_element, mufu = map(float, output.finishing_cost)
         if output.alpha != 1.0 or output.reads_c:
             per_element += 1.0
         if output.reads_c:
@@ -230,11 +180,12 @@ class Epilogue:
         if self.output.by_tma:
             yield ops.BulkWaitGroup(0, read=True)
 
-    def _bias(self, at: Coordinates, columns: int) -> Program:
+    def _bias(self, at: Coordinates, rows: int, columns: int) -> Program:
         if self.output.bias:
-            num_bytes = columns * SUM_BYTES
+            is_of_rows = self.output.bias_along == "m"
+            num_bytes = (rows if is_of_rows else columns) * SUM_BYTES
             token = yield ops.GlobalLoad(
-                "bias", (at.n, self.first_n),
+                "bias", (at.m, self.first_m) if is_of_rows else (at.n, self.first_n),
                 AccessPattern(
                     num_requests=self.num_warps, num_sectors=ceil_div(num_bytes, SECTOR_BYTES),
                     num_lines=ceil_div(num_bytes, LINE_BYTES), num_bytes=num_bytes,
@@ -277,7 +228,7 @@ class Epilogue:
                 access = self._loads(rows, inside, width, output.vector_bytes)
                 data = self._data("load_c", at, idx * self._chunk_width, self._chunk_width)
                 tokens.append((yield ops.GlobalLoad(added, (panel, self._step(idx)), access, data=data)))
-        yield from self._bias(at, columns)
+        yield from self._bias(at, rows, columns)
         arithmetic = self._arithmetic(len(chunks))
         far = self._cold_code_of_d()
         for position, (idx, inside) in enumerate(chunks):
@@ -340,7 +291,7 @@ class Epilogue:
         num_slices = self.share_n // slice_n
         arithmetic, far = self._arithmetic(num_slices), self._cold_code(num_slices)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
-        yield from self._bias(at, columns)
+        yield from self._bias(at, rows, columns)
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
             leaving, begin = self.full_rows(rows, inside, width, output.vector_bytes), idx * slice_n
