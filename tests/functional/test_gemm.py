@@ -56,6 +56,11 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"cp_async mma_sync {layout}": {**HGEMM, "layout": layout} for layout in ("tn", "nt", "nn", "tt")},
     **{f"fma {copy} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40}
        for copy in ("cp_async", "ldg") for layout in ("tn", "nt")},
+    **{f"fma {tile} {access} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40, "thread_tile": tile,
+                                         "thread_access": access, **FULL}
+       for tile, access, copy, layout in (
+           ("adjacent", "vector", "cp_async", "tn"), ("interleaved", "scalar", "cp_async", "nt"),
+           ("adjacent", "scalar", "ldg", "tt"), ("interleaved", "scalar", "ldg", "tn"))},
     **{f"wgmma of {name}": {"dtype": name, "k": 128, "out_dtype": None} for name in ("fp16", "bf16", "tf32", "fp8", "int8")},
     **{f"mma_sync of {name}": {"dtype": name, **HGEMM, "k": 128, "tile": "64x64x64", "out_dtype": None}
        for name in ("fp16", "tf32", "fp8", "int8")},

@@ -59,6 +59,8 @@ OF_INSTRUCTIONS = (
     Rule("cta_barrier", (Needs(field="schedule", values=MULTISTAGE, holds_unset=False), TMA, AFTER_WAIT),
          "the place of the CTA barrier is free only where warps load by TMA after their wait for wgmma",
          "use --schedule multistage --copy tma --prefetch after_wait, or leave it out"),
+    *(Rule(field, (FMA,), "threads have tiles in kernels of FFMA, the math is {math}", "use --dtype fp32, or leave it out")
+      for field in ("thread_tile", "thread_access")),
     Rule("register_stages", (BY_WARPS,), "wgmma reads its operands in shared memory", "leave it out"),
     Rule("stall_on_ldgsts", (MMA_SYNC, CP_ASYNC), "only mma.sync with cp.async waits so", "leave it out"),
     Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
@@ -127,6 +129,9 @@ OF_SHAPE = (
     Rule("cluster", (TMA,), "{copy_} cannot multicast", "use --copy tma"),
     Rule("cluster", (PRODUCER,), "operands are multicast from a producer warp, multistage has none",
          "use --schedule cooperative"),
+    *(Rule("epilogue", (Needs(field=field, values=(usual,)),), "only vectors in turn among lanes are staged",
+           f"use --epilogue direct, or --{field.replace('_', '-')} {usual}", only=("smem",))
+      for field, usual in (("thread_tile", "interleaved"), ("thread_access", "vector"))),
     Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=BY_TMA),
     Rule("epilogue", (Needs(field="split_k", values=(1,)),),
          "with --split-k {split_k} the parts leave as fp32 from registers", "use --epilogue direct",

@@ -189,7 +189,8 @@ def _check_schedule(config: GemmConfig) -> None:
 
 def _check_depth_of_tile(config: GemmConfig) -> None:
     tile_m, tile_n, tile_k = config.tile
-    step = 1 if config.math == "fma" else 32 // config.element.num_bytes
+    is_in_rows_of_k = config.elements_of_threads.is_scalar and any(config.are_k_major)
+    step = (4 if is_in_rows_of_k else 1) if config.math == "fma" else 32 // config.element.num_bytes
     if tile_k % step:
         raise TileRefused(
             f"--tile {joined(config.tile)}: K is {tile_k}, {config.math} on {config.dtype} takes "

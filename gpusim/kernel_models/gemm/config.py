@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from gpusim.kernel_models.mainloop.epilogue_data import Finish
 from gpusim.kernel_models.mainloop.output import BY_TMA, Output
 from gpusim.kernel_models.mainloop.shape import MainloopShape
+from gpusim.kernel_models.mainloop.threads import LANES, ThreadTile
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.compiled_code import CompiledCode
 from gpusim.workload.dtypes import DType, dtype
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
-
-LANES_ALONG_N = 8
-"""Number of lanes of an fma warp along N."""
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
 """Default type of D, by the type of A and B."""
@@ -87,11 +85,8 @@ class GemmTypes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmConfig(GemmTypes):
-    """A GEMM kernel that can be built. A field has the meaning of the option of its name.
-
-    An option that does not apply has a neutral value here: 0, an empty text, False, or one part.
-    """
+class GemmProblem(GemmTypes):
+    """Matrices of a GEMM: sizes, types and layouts."""
 
     m: int
     n: int
@@ -105,12 +100,23 @@ class GemmConfig(GemmTypes):
     """Elements to which rows are padded; 0: rows are as long as the matrices."""
     stored_bytes: int
     """Bytes to which rows of C and D are aligned, up to 16, as the caller has D."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig(GemmProblem):
+    """A GEMM kernel that can be built. A field has the meaning of the option of its name.
+
+    An option that does not apply has a neutral value here: 0, an empty text, False, or one part.
+    """
+
     tile: tuple[int, int, int]
     stages: int
     copy_: str
     math: MmaKind
     schedule: str
     warps: tuple[int, int]
+    thread_tile: str
+    thread_access: str
     consumer_warpgroups: int
     consumer_split: str
     cluster: tuple[int, int]
@@ -182,8 +188,13 @@ class GemmConfig(GemmTypes):
         """Tiles of A and B in shared memory."""
         return MainloopShape(
             self.tile, self.stages, self.element, self.math, self.copy_, self.are_k_major, self.swizzle, self.pad,
-            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment),
+            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment), self.elements_of_threads,
         )
+
+    @property
+    def elements_of_threads(self) -> ThreadTile:
+        """Rows and columns of a thread of FFMA."""
+        return ThreadTile(is_adjacent=self.thread_tile == "adjacent", is_scalar=self.thread_access == "scalar")
 
     @property
     def partition(self) -> WarpPartition:
@@ -200,8 +211,10 @@ class GemmConfig(GemmTypes):
         """What the epilogue makes of the accumulators."""
         return Output(
             element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
-            bias_along=self.bias_along, activation=self.activation, clamp=bool(self.clamp), vector_bytes=self.stored_bytes,
-            code=self.compiled_code.epilogue, code_bytes=self.compiled_code.layout.epilogue,
+            bias_along=self.bias_along, activation=self.activation, clamp=bool(self.clamp),
+            thread_tile=self.elements_of_threads, vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
+            thread_columns=self.partition.warp_tile[1] // LANES[1] if self.math == "fma" else 0,
+            code_bytes=self.compiled_code.layout.epilogue,
         )
 
     @property
@@ -218,7 +231,7 @@ class GemmConfig(GemmTypes):
         """
         if self.math != "fma":
             return 1.0
-        return self.compiled_code.mainloop.fma_bank_reads or 1.0 + LANES_ALONG_N / self.partition.warp_tile[1]
+        return self.compiled_code.mainloop.fma_bank_reads or 1.0 + LANES[1] / self.partition.warp_tile[1]
 
     @property
     def widest_swizzle(self) -> str:

@@ -119,11 +119,8 @@ Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class GemmOptions(GemmTypes, KernelParams):
-    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``."""
-
-    renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
-    removed: ClassVar[Mapping[str, str]] = REMOVED
+class ProblemOptions(GemmTypes, KernelParams):
+    """Matrices of a GEMM: sizes, types and layouts."""
 
     m: Extent = Field(description="GEMM M: rows of A and D")
     n: Extent = Field(description="GEMM N: columns of B and D")
@@ -146,6 +143,14 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="Elements to which rows in global memory are aligned and padded (CUTLASS Alignment). Less than 16 "
         "bytes allow no TMA. By default rows are as long as the matrices"
     )
+
+
+class GemmOptions(ProblemOptions):
+    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``."""
+
+    renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
+    removed: ClassVar[Mapping[str, str]] = REMOVED
+
     tile: Tile | None = Field(
         None, description="CTA tile MxNxK in elements (CUTLASS TileShape). By default the usual one of math and "
         "schedule, 128x256x64 for a cooperative one of bf16. The prediction prints it, gpusim sweep --tile auto ranks others"
@@ -166,6 +171,14 @@ class GemmOptions(GemmTypes, KernelParams):
         "elsewhere a producer warp loads. Cooperative consumers share a tile, pingpong consumers alternate"
     )
     warps: Warps | None = Field(None, description="Warps of a CTA along MxN (CuTe warp layout)")
+    thread_tile: Literal["interleaved", "adjacent"] | None = Field(
+        None, description="Columns of a thread of FFMA: vectors (or single elements) in turn among lanes, without bank "
+        "conflicts, or adjacent ones. By default interleaved"
+    )
+    thread_access: Literal["vector", "scalar"] | None = Field(
+        None, description="Copies, shared-memory loads and stores of an FFMA kernel: 16 bytes a lane where rows admit it, "
+        "or single elements. By default vector, for which operands that are contiguous along K are transposed"
+    )
     consumer_warpgroups: Annotated[int, Field(ge=1, le=3)] | None = Field(
         None, description="Warpgroups of 128 threads that run wgmma"
     )
@@ -281,6 +294,7 @@ class GemmOptions(GemmTypes, KernelParams):
         return {
             "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows",
             "registers": "worked out", "compiled_code": "estimated", "bias_along": "n", "clamp": "no limits",
+            "thread_tile": "interleaved", "thread_access": "vector",
         }.get(option, "n/a")
 
     @classmethod

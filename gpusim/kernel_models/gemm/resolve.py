@@ -35,9 +35,10 @@ for."""
 USUAL_STAGES = 4
 
 NEUTRAL = {
+    "thread_tile": "interleaved", "thread_access": "vector", "bias_along": "n", "clamp": "",
     "alignment": 0, "stored_bytes": CHUNK_BYTES, "stages": 1, "warps": (1, 1), "consumer_warpgroups": 0,
     "consumer_split": "m", "persistent": False, "swizzle": "none",
-    "bias_along": "n", "clamp": "", "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,
+    "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,
     "prefetch": "", "cta_barrier": "", "l2_promotion": 0, "compiled_code": NO_CODE, "registers": 0,
 }  # fmt: skip
 """Values of options that are not given, where nothing else is chosen."""

@@ -13,6 +13,7 @@ from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
 from gpusim.kernel_models.mainloop.output import SUM_BYTES, Output, Staging
 from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
+from gpusim.kernel_models.mainloop.threads import ThreadTile
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import DEPENDENT_CYCLES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
@@ -84,6 +85,8 @@ class Epilogue:
 
         A lane's adjacent elements are one access if they are at most ``vector_bytes``.
         """
+        if self.output.thread_tile != ThreadTile():
+            return self.output.thread_tile.stores(rows, columns, self.output.thread_columns, width, vector_bytes)
         high, wide = self._fragment
         lane_bytes = high * wide // WARP_SIZE * width
         num_pieces = max(1, lane_bytes // max(width, vector_bytes))

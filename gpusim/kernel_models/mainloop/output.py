@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpusim.kernel_models.mainloop.threads import ThreadTile
 from gpusim.workload.compiled_code import NO_CODE, EpilogueCode
 from gpusim.workload.dtypes import DType
 
@@ -36,6 +37,9 @@ class Output:
     """``n``: the bias has an element for each column; ``m``: for each row."""
     activation: str = "none"
     clamp: bool = False
+    thread_tile: ThreadTile = ThreadTile()  # noqa: RUF009 - frozen
+    thread_columns: int = 0
+    """Columns of a thread of FFMA; 0 for other math."""
     vector_bytes: int = 16
     """Bytes to which rows of C and D are aligned, up to 16: the widest access of a lane."""
     code: EpilogueCode = NO_CODE.epilogue
