@@ -14,7 +14,7 @@ from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.compiled_code import CompiledCode
-from gpusim.workload.dtypes import DType, dtype
+from gpusim.workload.dtypes import DType, accumulator_of, dtype
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
@@ -95,6 +95,8 @@ class GemmProblem(GemmTypes):
     batch_mode: str
     dtype: str
     out_dtype: str
+    accumulator: str
+    """Type of the sums; empty: the usual one."""
     layout: str
     alignment: int
     """Elements to which rows are padded; 0: rows are as long as the matrices."""
@@ -188,8 +190,15 @@ class GemmConfig(GemmProblem):
         """Tiles of A and B in shared memory."""
         return MainloopShape(
             self.tile, self.stages, self.element, self.math, self.copy_, self.are_k_major, self.swizzle, self.pad,
-            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment), self.elements_of_threads,
+            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment), self.sum_element,
+            self.elements_of_threads,
         )
+
+    @property
+    def sum_element(self) -> DType | None:
+        """Type of the sums, if it is not the usual one."""
+        usual = accumulator_of(self.element)
+        return None if self.accumulator in ("", usual.name) else dtype(self.accumulator)
 
     @property
     def elements_of_threads(self) -> ThreadTile:
@@ -212,7 +221,8 @@ class GemmConfig(GemmProblem):
         return Output(
             element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
             bias_along=self.bias_along, activation=self.activation, clamp=bool(self.clamp),
-            thread_tile=self.elements_of_threads, vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
+            has_packed_sums=self.sum_element is not None, thread_tile=self.elements_of_threads,
+            vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
             thread_columns=self.partition.warp_tile[1] // LANES[1] if self.math == "fma" else 0,
             code_bytes=self.compiled_code.layout.epilogue,
         )

@@ -135,6 +135,10 @@ class ProblemOptions(GemmTypes, KernelParams):
         None, description="Element type of C and D. By default: bf16 for bf16 and fp8, fp16 for fp16, fp32 for tf32 and "
         "fp32, int32 for int8"
     )
+    accumulator: Literal["fp32", "fp16", "int32"] | None = Field(
+        None, description="Type of the sums (CUTLASS ElementAccumulator). fp16 and fp8 may have fp16, of which a register "
+        "holds two. By default int32 for int8, else fp32"
+    )
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
         "tn", description="BLAS transpose letters of A and B: with tn both are K-contiguous, with tt both are row-major. "
         "D is row-major"
@@ -294,7 +298,7 @@ class GemmOptions(ProblemOptions):
         return {
             "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows",
             "registers": "worked out", "compiled_code": "estimated", "bias_along": "n", "clamp": "no limits",
-            "thread_tile": "interleaved", "thread_access": "vector",
+            "thread_tile": "interleaved", "thread_access": "vector", "accumulator": "usual of --dtype",
         }.get(option, "n/a")
 
     @classmethod
@@ -336,7 +340,7 @@ class GemmOptions(ProblemOptions):
 
 
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    PROBLEM: ("m", "n", "k", "batch", "batch_mode", "dtype", "out_dtype", "layout", "alignment"),
+    PROBLEM: ("m", "n", "k", "batch", "batch_mode", "dtype", "out_dtype", "accumulator", "layout", "alignment"),
     "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "tensormaps", "stall_on_ldgsts"),
     "Epilogue": ("epilogue", "alpha", "beta", "bias", "bias_along", "activation", "clamp"),
     "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),

@@ -23,7 +23,7 @@ from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.layout import Layout, Tensor, TiledCopy, TiledMma, make_tiled_copy_A, make_tiled_copy_B, make_tiled_copy_C, size
 from gpusim.units import WARP_SIZE
-from gpusim.workload.atoms import CopyAtom, MmaAtom, copy_atom, mma_sync, wgmma
+from gpusim.workload.atoms import CopyAtom, MmaAtom, copy_atom, wgmma
 from gpusim.workload.dtypes import FP32, DType
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 from gpusim.workload.launch import Target
@@ -94,7 +94,7 @@ class TilePartition:
     @cached_property
     def _atom(self) -> MmaAtom:
         config = self.config
-        return config.partition.atom if config.math == "wgmma" else mma_sync(config.element)
+        return config.partition.atom if config.math == "wgmma" else config.mainloop.mma_sync
 
     @cached_property
     def _paired(self) -> TiledMma:

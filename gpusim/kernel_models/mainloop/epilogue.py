@@ -131,7 +131,10 @@ class Epilogue:
             per_element += 0.5  # C's 16-bit pairs are unpacked
         if output.bias:
             per_element += 1.0
-        per_element += {1: 1.0, 2: 0.5, 4: 0.0}[output.element.num_bytes]  # packing
+        is_done = output.has_packed_sums and output.element.name == "fp16" and not per_element
+        per_element += 0.0 if is_done else {1: 1.0, 2: 0.5, 4: 0.0}[output.element.num_bytes]  # packing
+        if output.has_packed_sums and not is_done:
+            per_element += 1.0  # HADD2.F32 of each half
         instructions: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
         if mufu:
             instructions.append(ops.Mufu(elements * mufu))

@@ -13,7 +13,6 @@ from gpusim.kernel_models.mainloop.threads import LANES
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.atoms import mma_sync
 from gpusim.workload.atoms.mma import K_STEP_BYTES
 from gpusim.workload.data_access import Data
 from gpusim.workload.operands import OperandTile, ldmatrix_reads
@@ -97,7 +96,7 @@ class Fragments:
 
     @property
     def _num_slices(self) -> int:
-        return self.partition.shape.tile[2] // mma_sync(self.partition.shape.element).k
+        return self.partition.shape.tile[2] // self.partition.shape.mma_sync.k
 
     def _ldmatrix(self, idx: int, spans: tuple[Span, Span]) -> AccessPattern:
         """Loads of slice ``idx``: spans of rows of A and columns of B, within each warp's part."""
@@ -170,7 +169,7 @@ class Fragments:
 
         Source: SASS of ``kernels/hgemm``.
         """
-        (rows, columns), atom = self.partition.warp_tile, mma_sync(self.partition.shape.element)
+        (rows, columns), atom = self.partition.warp_tile, self.partition.shape.mma_sync
         wide = min(columns, 2 * atom.n)
         num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
         num_stages = self.partition.shape.stages
@@ -200,7 +199,7 @@ class Fragments:
         """Math of each slice."""
         rows, columns = self.partition.warp_tile
         if self.partition.shape.math == "mma_sync":
-            atom = mma_sync(self.partition.shape.element)
+            atom = self.partition.shape.mma_sync
             num = (rows // atom.m) * (columns // atom.n)
             return [ops.MmaSync(atom, num, data=self.math_of((idx,))) for idx in range(len(self.slices))]
         is_ring = self.partition.shape.stages > 1

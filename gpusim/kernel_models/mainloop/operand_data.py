@@ -16,7 +16,7 @@ from gpusim.errors import LayoutError
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape, OperandGrid, cached_method
 from gpusim.kernel_models.mainloop.threads import LANES
 from gpusim.units import WARP_SIZE
-from gpusim.workload.atoms import MmaAtom, copy_atom, mma_sync
+from gpusim.workload.atoms import MmaAtom, copy_atom
 from gpusim.workload.atoms.mma import K_STEP_BYTES
 from gpusim.workload.data_access import (
     Compute,
@@ -153,7 +153,7 @@ class MathData:
 
     @cached_property
     def _atom(self) -> MmaAtom:
-        return self.atom or mma_sync(self.shape.element)
+        return self.atom or self.shape.mma_sync
 
     @property
     def _num_blocks(self) -> tuple[int, int]:

@@ -37,6 +37,8 @@ class Output:
     """``n``: the bias has an element for each column; ``m``: for each row."""
     activation: str = "none"
     clamp: bool = False
+    has_packed_sums: bool = False
+    """Whether a register has two sums of fp16."""
     thread_tile: ThreadTile = ThreadTile()  # noqa: RUF009 - frozen
     thread_columns: int = 0
     """Columns of a thread of FFMA; 0 for other math."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar, cast
 
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.mainloop.threads import ThreadTile
+from gpusim.workload.atoms import MmaAtom, mma_sync
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.dtypes import DType
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
@@ -82,8 +83,20 @@ class MainloopShape:
     """Bytes of a copy of a lane, to which rows of A and B are aligned in global memory."""
     alignment: int = 1
     """Elements to which rows of A and B are padded in global memory."""
+    accumulator: DType | None = None
+    """Type of the sums; None: the usual one of ``element``."""
     thread_tile: ThreadTile = ThreadTile()  # noqa: RUF009 - frozen
     """Elements of a thread of FFMA, and whether it accesses them one by one."""
+
+    @property
+    def mma_sync(self) -> MmaAtom:
+        """The mma.sync of these types."""
+        return mma_sync(self.element, self.accumulator)
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of a sum; of integers and of most floats 32."""
+        return self.accumulator.bits if self.accumulator else 32
 
     @property
     def by_tma(self) -> bool:
