@@ -118,7 +118,8 @@ def is_atom_name(text: str) -> bool:
     >>> is_atom_name("SM80_16x8x99"), is_atom_name("ldmatrix_x4"), is_atom_name("(4,8):(8,1)"), is_atom_name("Sw<3,3,3>")
     (True, True, False, False)
     """
-    return re.match(r"\s*(cute::|(MMA|Copy)_(Atom|Traits)<|SM\d|[a-z]+_\w|ffma$)", text) is not None and "ptr" not in text
+    names = r"\s*(cute::|(MMA|Copy)_(Atom|Traits)<|(Universal|Default|AutoVectorizing)Copy|SM\d|[a-z]+_\w|ffma$)"
+    return re.match(names, text) is not None and "ptr" not in text
 
 
 def _bare(name: str) -> str:
