@@ -21,6 +21,8 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["coalesce", "--access", "ld_global_b32"], ["a tile wants --layout and --dtype; --offsets takes"]),
     ([*FLOATS[:-1], "ld_global_b12"], ["--access 'ld_global_b12' is unknown; did you mean 'ld_global_b128'?"]),
     ([*FLOATS[:-1], "ld_global_b8"], ["coalesce: ld_global_b8 moves 1 byte, less than an element of 4 bytes"]),
+    ([*FLOATS[:-1], "UniversalCopy<float>"], ["--access 'UniversalCopy<float>' follows from where tensors lie"]),
+    ([*FLOATS[:-1], "SM75_U32x4_LDSM_N"], ["--access lanes of 'SM75_U32x4_LDSM_N' address no global memory"]),
     ([*FLOATS, "--threads", "64:1@5"], ["coalesce: threads"]),
     ([*FLOATS, "--at", "(64,0)"], ["coalesce: the start (64,0) lies outside"]),
     (["coalesce", "--layout", "Sw<3,3,3> o 0 o (8,64):(64,1)", *FLOATS[3:]], ["has a swizzle, global memory has none"]),

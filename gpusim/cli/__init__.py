@@ -32,6 +32,7 @@ from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, PartOfResul
 from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
 from gpusim.cli.sweep import SWEEP
+from gpusim.cli.tiles import TILES
 from gpusim.cli.validate import validate_command
 from gpusim.errors import GpusimError, fault, nearest, say
 
@@ -43,6 +44,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("banks", banks_command),
     ("coalesce", coalesce_command),
     ("layout", layout_command),
+    ("tiles", TILES),
     ("raster", RASTER),
     ("lint", lint_command),
     ("explore", explore_command),

@@ -9,7 +9,7 @@ triton-lang/triton (``triton.Config``, matrix multiplication tutorial).
 from __future__ import annotations
 
 from gpusim.kernel_models.gemm import GemmOptions
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA
+from gpusim.kernel_models.mainloop.output import BY_TMA
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
 
 KERNEL_SCHEDULES = {
@@ -162,7 +162,8 @@ def cute_words(params: GemmOptions) -> list[str]:
         warps = None if params.math == "fma" else params.warps
         atoms = "" if warps is None else f", atom_layout_mnk=({warps[0]}, {warps[1]}, 1)"
         return [f"ampere/{kind}(cta_tiler=({m}, {n}, {k}), num_stages={params.stages}{atoms})", *_swapped(params)]
-    shapes = f"acc_dtype=cutlass.Float32, tile_shape_mn=({m}, {n}), cluster_shape_mn=({', '.join(map(str, params.cluster))})"
+    sums, cluster = ELEMENTS[params.accumulator or "fp32"], ", ".join(map(str, params.cluster))
+    shapes = f"acc_dtype=cutlass.{sums}, tile_shape_mn=({m}, {n}), cluster_shape_mn=({cluster})"
     if params.persistent:
         order = f"swizzle_size={params.swizzle_size}, raster_along_m={params.raster == 'along_m'}"
         lines = [f"hopper/dense_gemm_persistent.py: HopperWgmmaGemmPersistentKernel({shapes}, {order})"]

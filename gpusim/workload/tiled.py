@@ -17,15 +17,16 @@ from gpusim.errors import KernelError, LayoutError, nearest_multiple
 from gpusim.layout import Layout, TiledCopy, TiledMma, evenly_divides, make_tiled_copy, size
 from gpusim.units import WARP_SIZE
 from gpusim.workload.atoms.copy import CopyAtom
+from gpusim.workload.atoms.cute_names import copy_atom, mma_atom
 from gpusim.workload.atoms.mma import MmaAtom
 from gpusim.workload.dtypes import DType
 from gpusim.workload.tensor import MemRef
 
 
 def tiled_copy(
-    atom: CopyAtom, dtype: DType, thr_layout: Layout, val_layout: Layout = Layout(1)  # noqa: B008 - layouts are frozen
+    atom: CopyAtom | str, dtype: DType, thr_layout: Layout, val_layout: Layout = Layout(1)  # noqa: B008 - layouts are frozen
 ) -> TiledCopy:
-    """A tiled copy: ``atom`` distributed over threads by ``thr_layout``, with the values of each by ``val_layout``.
+    """A tiled copy: ``atom``, or one of that name, distributed over threads by ``thr_layout``; values by ``val_layout``.
 
     ``thr_layout`` maps (m, n) to a thread, ``val_layout`` maps (m, n) to a value. For copies between shared memory and MMA
     fragments, pass ``atom.tv(dtype)`` to ``layout.make_tiled_copy_A`` (or ``_B``, ``_C``) instead.
@@ -40,6 +41,7 @@ def tiled_copy(
         KernelError: an atom that copies boxes, elements that do not fit it, or threads that do not fill their warps.
         LayoutError: fewer threads or values than the atom needs.
     """
+    atom = copy_atom(atom) if isinstance(atom, str) else atom
     if thr_layout.size % WARP_SIZE:
         close = nearest_multiple(thr_layout.size, WARP_SIZE)
         raise KernelError(f"tiled copy of {atom.name}: {thr_layout.size} threads are no full warps: use {close}")
@@ -47,18 +49,21 @@ def tiled_copy(
 
 
 def tiled_mma(
-    atom: MmaAtom,
+    atom: MmaAtom | str,
     atom_layout_mnk: Layout = Layout((1, 1, 1)),  # noqa: B008 - layouts are frozen
     permutation_mnk: tuple[Any, Any, Any] = (None, None, None),
 ) -> TiledMma:
-    """A tiled MMA: ``atom`` repeated over warps (wgmma: warpgroups) by ``atom_layout_mnk``; CuTe's ``make_tiled_mma``.
+    """A tiled MMA: ``atom``, or one of that name, repeated over warps or warpgroups; CuTe's ``make_tiled_mma``.
 
     >>> from gpusim.workload.atoms import wgmma
     >>> from gpusim.workload.dtypes import BF16
     >>> mma = tiled_mma(wgmma(256, BF16), Layout((2, 1, 1)))
     >>> mma.num_threads, mma.tile_shape
     (256, (128, 256, 16))
+    >>> tiled_mma("SM80_16x8x16_F16F16F16F16_TN", Layout((2, 2, 1))).tile_shape
+    (32, 16, 16)
     """
+    atom = mma_atom(atom) if isinstance(atom, str) else atom
     return TiledMma(atom.tv, atom_layout_mnk, permutation_mnk)
 
 

@@ -35,10 +35,13 @@ def problem(params: dict[str, Any]) -> tuple[GemmParams, dict[str, Any], NDArray
         added = data["D" if options.get("epilogue") == "tma_reduce" else "C"] = integers((*lead, m, n), 8)
         expected = expected + beta * added
     if options.get("bias"):
-        data["bias"] = integers((n,), 8)
-        expected = expected + data["bias"]
+        is_of_rows = options.get("bias_along") == "m"
+        data["bias"] = integers((m if is_of_rows else n,), 8)
+        expected = expected + (data["bias"][:, None] if is_of_rows else data["bias"])
     if options.get("activation") == "relu":
         expected = np.maximum(expected, 0)
+    if limits := options.get("clamp"):
+        expected = np.clip(expected, *map(float, limits.split(",")))
     return GemmParams(**options), data, expected
 
 
@@ -54,6 +57,11 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"cp_async mma_sync {layout}": {**HGEMM, "layout": layout} for layout in ("tn", "nt", "nn", "tt")},
     **{f"fma {copy} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40}
        for copy in ("cp_async", "ldg") for layout in ("tn", "nt")},
+    **{f"fma {tile} {access} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40, "thread_tile": tile,
+                                         "thread_access": access, **FULL}
+       for tile, access, copy, layout in (
+           ("adjacent", "vector", "cp_async", "tn"), ("interleaved", "scalar", "cp_async", "nt"),
+           ("adjacent", "scalar", "ldg", "tt"), ("interleaved", "scalar", "ldg", "tn"))},
     **{f"wgmma of {name}": {"dtype": name, "k": 128, "out_dtype": None} for name in ("fp16", "bf16", "tf32", "fp8", "int8")},
     **{f"mma_sync of {name}": {"dtype": name, **HGEMM, "k": 128, "tile": "64x64x64", "out_dtype": None}
        for name in ("fp16", "tf32", "fp8", "int8")},
@@ -62,11 +70,14 @@ CASES: dict[str, dict[str, Any]] = {
     "batch": {"batch": 2, "k": 64}, "unaligned": {**HGEMM, "m": 65, "n": 67, "k": 71},
     "padded": {"n": 67, "k": 71, "alignment": 8},
     "one stage": {**HGEMM, "stages": 1}, "one register stage": {**HGEMM, "register_stages": 1},
+    **{f"bias of rows, limits, {epilogue}": {**HGEMM, **FULL, "bias_along": "m", "clamp": "-9,70", "epilogue": epilogue}
+       for epilogue in ("direct", "smem")},
     "two warp groups": {**HGEMM, "warps": "4x2", **FULL}, "padded rows": {**HGEMM, "swizzle": "none", "pad": 8},
     "no swizzle": {"swizzle": "none"}, "cp_async wgmma": {"copy": "cp_async"},
     "cp_async producer": {"copy": "cp_async", "schedule": "cooperative"},
     "split along n": {"consumer_split": "n", "tile": "64x256x64", "schedule": "cooperative"},
     "sums in L2": {"epilogue": "tma_reduce", "beta": 1.0},
+    "split-K limits": {"split_k": 2, "split_k_mode": "second_kernel", "k": 264, "bias": True, "clamp": "-40,40"},
     **{f"split-K {mode}": {"split_k": 3, "split_k_mode": mode, "k": 264, **FULL} for mode in ("in_kernel", "second_kernel")},
     "split-K serial": {**HGEMM, "split_k": 3, "split_k_mode": "serial", "k": 264, **FULL},
     "serialized wgmma": {"tile": "128x128x64", "compiled_code": NO_CODE.replaced(mainloop={"wgmma_serialized": True})},
@@ -75,6 +86,14 @@ CASES: dict[str, dict[str, Any]] = {
     "array mma_sync": {**HGEMM, "batch": 2, "batch_mode": "array"},
     "split-K scalar": {"split_k": 2, "split_k_mode": "second_kernel", "splitk_reduction": "scalar", "k": 264},
 }  # fmt: skip
+
+
+def test_a_sigmoid_is_that_of_numpy_and_lies_between_its_limits() -> None:
+    options = {**HGEMM, "alpha": 0.01, "activation": "sigmoid", "clamp": "0.25,0.75", "out_dtype": "fp32"}
+    params, data, sums = problem({name: value for name, value in options.items() if name != "clamp"})
+    found = run_functional(params.model_copy(update={"clamp": options["clamp"]}).launch(GPU), data)["D"]
+    assert np.allclose(found, np.clip(1 / (1 + np.exp(-sums)), 0.25, 0.75), atol=1e-6)
+    assert {found.min(), found.max()} == {np.float32(0.25), np.float32(0.75)}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpusim import load_gpu, simulate
-from gpusim.kernel_models.mainloop.epilogue import Epilogue, Output, Staging
+from gpusim.kernel_models.mainloop.epilogue import Epilogue
 from gpusim.kernel_models.mainloop.loader import Loader, slot
+from gpusim.kernel_models.mainloop.output import Output, Staging
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition

@@ -124,6 +124,11 @@ EFFECTS: list[tuple[dict[str, Any], Callable[[Launch], Any], Any]] = [
     ({"epilogue": "tma_store"}, num_ops(ops.GlobalStore), 0),
     ({"epilogue": "smem", "out_dtype": "fp32"}, lambda launch: num_ops(ops.SharedStore)(launch) > 0, True),
     ({"bias": True}, lambda launch: total(launch, ops.GlobalLoad, lambda op: op.access.num_bytes), 16 * 256 * 4),
+    (
+        {"bias": True, "bias_along": "m"},
+        lambda launch: total(launch, ops.GlobalLoad, lambda op: op.access.num_bytes), 16 * 64 * 4,
+    ),
+    ({"activation": "sigmoid"}, lambda launch: num_ops(ops.Mufu)(launch) > 0, True),
     ({"beta": 1.0}, lambda launch: total(launch, ops.GlobalLoad, lambda op: op.access.num_bytes), 512 * 512 * 2),
     ({"activation": "silu"}, lambda launch: num_ops(ops.Mufu)(launch) > 0, True),
     ({"activation": "relu"}, num_ops(ops.Mufu), 0),
@@ -144,7 +149,7 @@ def test_an_option_changes_what_it_should(
     assert measure(GemmParams(**{**BASE, **options}).launch(h200)) == expected
 
 
-@pytest.mark.parametrize("option", [{"alpha": 2.0}, {"beta": 0.5}, {"bias": True}, {"activation": "gelu"}])
+@pytest.mark.parametrize("option", [{"alpha": 2.0}, {"beta": 0.5}, {"bias": True}, {"activation": "gelu"}, {"clamp": "0,6"}])
 def test_more_to_do_in_the_epilogue_is_more_arithmetic(h200: GpuSpec, option: dict[str, Any]) -> None:
     plain = num_alu(GemmParams(**BASE).launch(h200))
     assert num_alu(GemmParams(**BASE, **option).launch(h200)) > plain

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gpusim.errors import KernelError
+from gpusim.layout import Layout
 from gpusim.workload.atoms import atom_of, copy_atom, is_atom_name, mma_atom
+from gpusim.workload.dtypes import BF16
+from gpusim.workload.gmem.coalescing import global_op
+from gpusim.workload.smem.access import wavefronts
+from gpusim.workload.smem.tile_access import TileAccess, smem_tile
+from gpusim.workload.tiled import tiled_copy, tiled_mma
 
 NAMES = [
     ("SM80_16x8x16_F32BF16BF16F32_TN", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
@@ -67,3 +74,15 @@ def test_a_copy_is_no_mma_nor_the_other_way_round() -> None:
 @pytest.mark.parametrize("text", ["(4,8):(8,1)", "Sw<3,3,3> o 0 o (8,64):(64,1)", "32:1@0", "smem_ptr[16b] o 8:1", "4"])
 def test_a_layout_is_no_name(text: str) -> None:
     assert not is_atom_name(text)
+
+
+def test_wavefronts_tiles_and_coalescing_take_cutes_names() -> None:
+    lanes = 16 * np.arange(32)
+    for theirs, ours in (("SM75_U32x4_LDSM_N", "ldmatrix_x4"), ("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>", "cp_async_b128")):
+        assert wavefronts(theirs, lanes) == wavefronts(ours, lanes)
+        tile = smem_tile(Layout((64, 64), (64, 1)), BF16)
+        assert TileAccess(op=theirs, tile=tile) == TileAccess(op=ours, tile=tile)
+    assert global_op("SM80_CP_ASYNC_CACHEALWAYS<float>") == global_op("ld_global_b32")
+    by_name = tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>", BF16, Layout((16, 8), (8, 1)), Layout((1, 8)))
+    assert by_name == tiled_copy(copy_atom("cp_async_cg_b128"), BF16, Layout((16, 8), (8, 1)), Layout((1, 8)))
+    assert tiled_mma("SM80_16x8x16_F32BF16BF16F32_TN") == tiled_mma(mma_atom("mma_sync_m16n8k16_bf16_fp32"))

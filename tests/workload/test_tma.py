@@ -19,21 +19,27 @@ from gpusim.layout import (
     ComposedLayout,
     Layout,
     Swizzle,
+    Tensor,
+    group_modes,
+    local_tile,
     parse_byte_layout,
     parse_int_tuple,
     parse_layout,
     span_bytes,
     swizzle_mode,
+    take,
     tile_to_shape,
 )
+from gpusim.layout import int_tuple as it
 from gpusim.workload.dtypes import BF16, DTYPES, FP8, FP16, FP32, FP64, INT8, TF32, DType
 from gpusim.workload.operands import OperandTile, tma_boxes
 from gpusim.workload.smem.wgmma_operands import Major, gmma_atom
 from gpusim.workload.tma.boxes import TensorMap, TmaBox, row_pitch_bytes, tma_bank_writes, tma_fill, tma_wavefronts
-from gpusim.workload.tma.make_tma_copy import TmaCopy, make_tma_copy, tensor_map
+from gpusim.workload.tma.make_tma_copy import TmaCopy, make_tma_copy, tensor_map, tma_partition
 
 ORACLE = json.loads((Path(__file__).parent / "descriptor_oracle" / "descriptor_answers.json").read_text(encoding="utf-8"))
 MAPS = [row[1:] for row in ORACLE if row[0] == "tensor map"]
+PARTITIONS = [row[1:] for row in ORACLE if row[0] == "tma partition"]
 CTYPES: dict[str, DType] = {
     "uint8_t": INT8,
     "float_e4m3_t": FP8,
@@ -109,6 +115,50 @@ def test_what_cutes_assertions_refuse_is_refused(row: list[Any]) -> None:
     assert answer.startswith("refused")
     with pytest.raises(LayoutError):
         asked(*question)
+
+
+def place(tensor: Tensor) -> tuple[Any, Layout]:
+    """Where a tensor starts, and its layout without its swizzle; strides of modes of size 1 are 0."""
+    layout, start = tensor.inner, tensor.offset
+    if isinstance(tensor.layout, ByteLayout):
+        start += tensor.layout.offset
+    return start, Layout(layout.shape, it.map_leaves(lambda s, d: 0 if s == 1 else d, layout.shape, layout.stride))
+
+
+@pytest.mark.parametrize("row", PARTITIONS, ids=lambda row: f"{row[0]} {row[1]} x{row[3]} {row[4]}")
+def test_what_a_cta_copies_of_each_tile_is_cutes(row: list[Any]) -> None:
+    gmem, text, tiler_text, num_ctas, cta_idx, *answer = row
+    tensor, smem, tiler = parse_layout(gmem), parse_smem(text), parse_int_tuple(tiler_text)
+    num_modes = len(tiler) if isinstance(tiler, tuple) else 1
+    stage = smem.with_inner(take(smem.layout, 0, num_modes)) if isinstance(smem, ByteLayout) else smem
+    copy = make_tma_copy(cast("Layout", tensor), FP16, stage, tiler=tiler, num_multicast=num_ctas)
+    tiles = local_tile(copy.get_tma_tensor(tensor.shape), tiler, (None,) * num_modes)
+    part, stages = copy.get_slice(cta_idx), Tensor(smem)
+    grouped = [group_modes(each, 0, num_modes) for each in (stages, tiles)]
+    ours = [
+        copy.get_tma_tensor(tensor.shape),
+        part.partition_S(tiles),
+        part.partition_D(stages),
+        *tma_partition(copy, cta_idx, Layout(num_ctas), *grouped),
+    ]
+    start = it.show((0,) * copy.tensor_map.rank)
+    theirs = [each.split(" o ") for each in (f"{start} o {answer[0]}", *answer[1:])]
+    assert [place(each) for each in ours] == [
+        place(Tensor(cast("Layout", parse_layout(layout)), parse_int_tuple(offset))) for offset, layout in theirs
+    ]
+
+
+def test_the_ctas_of_a_multicast_start_at_the_slices_that_they_load() -> None:
+    smem = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (128, 64))
+    copy = make_tma_copy(Layout((1024, 512), (512, 1)), BF16, smem, num_multicast=4)
+    starts = [copy.get_slice(cta).partition_S(copy.get_tma_tensor((1024, 512))).offset for cta in range(4)]
+    assert starts == [(0, 32 * cta) for cta in range(4)]  # boxes of 64 x 32
+    with pytest.raises(LayoutError, match="no CTA 4: use 0 to 3"):
+        copy.get_slice(4)
+    with pytest.raises(LayoutError, match="use its modes"):
+        copy.get_tma_tensor((1024, 512, 2))
+    with pytest.raises(LayoutError, match="use tiles of one size"):
+        tma_partition(copy, 0, Layout(4), Tensor(group_modes(smem, 0, 2)), Tensor(Layout((64, 2))))
 
 
 # ---------------------------------------------------------------------- laws

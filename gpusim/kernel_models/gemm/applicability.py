@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpusim.kernel_models.applicability import Needs, Rule, conditions_of
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA
+from gpusim.kernel_models.mainloop.output import BY_TMA
 from gpusim.workload.launch import Feature
 
 MULTISTAGE = ("multistage",)
@@ -41,6 +41,15 @@ OF_TYPES = (
     Rule("copy_", (BY_MMA,), "the fma kernel loads by cp.async or LDG", "use --copy cp_async", only=("tma",)),
     Rule("copy_", (BY_WARPS, NO_PRODUCER), "warps of mma.sync and FFMA load through registers", "use --copy cp_async",
          only=("ldg",)),
+    Rule("accumulator", (Needs(field="dtype", values=("fp16", "fp8")),), "no instruction sums {dtype} so", "leave it out",
+         only=("fp16",)),
+    Rule("accumulator", (Needs(field="dtype", values=("int8",)),), "no instruction sums {dtype} so", "leave it out",
+         only=("int32",)),
+    Rule("accumulator", (Needs(field="dtype", values=("bf16", "fp16", "tf32", "fp8", "fp32")),),
+         "no instruction sums {dtype} so", "leave it out", only=("fp32",)),
+    Rule("accumulator", (Needs(field="split_k", values=(1,)),), "parts of K are added as fp32",
+         "use --split-k-mode serial, or --accumulator fp32", only=("fp16",),
+         unless=Needs(field="split_k_mode", values=("serial",))),
     Rule("out_dtype", (Needs(field="dtype", values=("int8",)),), "products of {dtype} are fp32",
          "use --out-dtype fp32 or bf16", only=("int8", "int32")),
 )  # fmt: skip
@@ -59,6 +68,8 @@ OF_INSTRUCTIONS = (
     Rule("cta_barrier", (Needs(field="schedule", values=MULTISTAGE, holds_unset=False), TMA, AFTER_WAIT),
          "the place of the CTA barrier is free only where warps load by TMA after their wait for wgmma",
          "use --schedule multistage --copy tma --prefetch after_wait, or leave it out"),
+    *(Rule(field, (FMA,), "threads have tiles in kernels of FFMA, the math is {math}", "use --dtype fp32, or leave it out")
+      for field in ("thread_tile", "thread_access")),
     Rule("register_stages", (BY_WARPS,), "wgmma reads its operands in shared memory", "leave it out"),
     Rule("stall_on_ldgsts", (MMA_SYNC, CP_ASYNC), "only mma.sync with cp.async waits so", "leave it out"),
     Rule("pad", (MMA_SYNC,), "the math is {math}", "use --math mma_sync, or leave it out"),
@@ -72,6 +83,9 @@ OF_INSTRUCTIONS = (
          "use --cluster 2x1, or leave it out"),
     Rule("prefetch_tensormap", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
     Rule("tensormaps", (TMA,), "only copies by TMA have tensor maps", "use --copy tma, or leave it out"),
+    Rule("bias_along", (Needs(field="bias", values=(True,)),), "there is no bias", "use --bias, or leave it out"),
+    Rule("bias_along", (Needs(field="split_k_mode", values=("in_kernel", "serial")),),
+         "the second kernel of split-K adds an element for each column", "use --split-k-mode in_kernel", only=("m",)),
     Rule("batch_mode", (Needs(field="batch", least=2),), "there is one GEMM", "use --batch 2, or leave it out"),
     Rule("fence", (NO_PRODUCER, WGMMA, CP_ASYNC),
          "only a multistage kernel that copies by cp.async what wgmma reads has a fence to leave out",
@@ -124,6 +138,9 @@ OF_SHAPE = (
     Rule("cluster", (TMA,), "{copy_} cannot multicast", "use --copy tma"),
     Rule("cluster", (PRODUCER,), "operands are multicast from a producer warp, multistage has none",
          "use --schedule cooperative"),
+    *(Rule("epilogue", (Needs(field=field, values=(usual,)),), "only vectors in turn among lanes are staged",
+           f"use --epilogue direct, or --{field.replace('_', '-')} {usual}", only=("smem",))
+      for field, usual in (("thread_tile", "interleaved"), ("thread_access", "vector"))),
     Rule("epilogue", (TMA,), "this kernel has no tensor maps (--copy {copy_})", "use --epilogue smem", only=BY_TMA),
     Rule("epilogue", (Needs(field="split_k", values=(1,)),),
          "with --split-k {split_k} the parts leave as fp32 from registers", "use --epilogue direct",

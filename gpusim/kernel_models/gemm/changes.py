@@ -15,7 +15,7 @@ from gpusim.kernel_models.gemm.applicability import PRODUCERS, applies
 from gpusim.kernel_models.gemm.candidates import DECIDING, SWAP_ROWS, SWIZZLE_SIZES, Space
 from gpusim.kernel_models.gemm.options import GemmOptions
 from gpusim.kernel_models.gemm.resolve import in_kernel_order, resolve
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA
+from gpusim.kernel_models.mainloop.output import BY_TMA
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.workload.launch import Target
 

@@ -189,7 +189,8 @@ def _check_schedule(config: GemmConfig) -> None:
 
 def _check_depth_of_tile(config: GemmConfig) -> None:
     tile_m, tile_n, tile_k = config.tile
-    step = 1 if config.math == "fma" else 32 // config.element.num_bytes
+    is_in_rows_of_k = config.elements_of_threads.is_scalar and any(config.are_k_major)
+    step = (4 if is_in_rows_of_k else 1) if config.math == "fma" else 32 // config.element.num_bytes
     if tile_k % step:
         raise TileRefused(
             f"--tile {joined(config.tile)}: K is {tile_k}, {config.math} on {config.dtype} takes "
@@ -300,9 +301,9 @@ def _check_cluster(config: GemmConfig) -> None:
 def _check_epilogue(config: GemmConfig) -> None:
     epilogue, columns = config.epilogue, config.partition.warp_tile[1] if config.is_specialized else config.tile[1]
     refuse_first(config, _shape_rules("epilogue"), GemmOptions.model_fields)
-    if epilogue == "tma_reduce" and (config.beta != 1.0 or config.activation != "none"):
+    if epilogue == "tma_reduce" and (config.beta != 1.0 or config.activation != "none" or config.clamp):
         raise KernelError(
-            "--epilogue tma_reduce: L2 adds to D, wants --beta 1 and no --activation; use --epilogue tma_store"
+            "--epilogue tma_reduce: L2 adds to D, wants --beta 1, no --activation and no --clamp; use --epilogue tma_store"
         )
     if config.stores_by_tma and config.stored_bytes < CHUNK_BYTES:
         raise KernelError(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
-from gpusim.kernel_models.mainloop.epilogue import BY_TMA, Output
+from gpusim.kernel_models.mainloop.epilogue_data import Finish
+from gpusim.kernel_models.mainloop.output import BY_TMA, Output
 from gpusim.kernel_models.mainloop.shape import MainloopShape
+from gpusim.kernel_models.mainloop.threads import LANES, ThreadTile
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.layout.swizzle import span_bytes
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.compiled_code import CompiledCode
-from gpusim.workload.dtypes import DType, dtype
+from gpusim.workload.dtypes import DType, accumulator_of, dtype
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
-
-LANES_ALONG_N = 8
-"""Number of lanes of an fma warp along N."""
 
 OUT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "tf32": "fp32", "fp8": "bf16", "int8": "int32", "fp32": "fp32"}
 """Default type of D, by the type of A and B."""
@@ -85,11 +85,8 @@ class GemmTypes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmConfig(GemmTypes):
-    """A GEMM kernel that can be built. A field has the meaning of the option of its name.
-
-    An option that does not apply has a neutral value here: 0, an empty text, False, or one part.
-    """
+class GemmProblem(GemmTypes):
+    """Matrices of a GEMM: sizes, types and layouts."""
 
     m: int
     n: int
@@ -98,17 +95,30 @@ class GemmConfig(GemmTypes):
     batch_mode: str
     dtype: str
     out_dtype: str
+    accumulator: str
+    """Type of the sums; empty: the usual one."""
     layout: str
     alignment: int
     """Elements to which rows are padded; 0: rows are as long as the matrices."""
     stored_bytes: int
     """Bytes to which rows of C and D are aligned, up to 16, as the caller has D."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig(GemmProblem):
+    """A GEMM kernel that can be built. A field has the meaning of the option of its name.
+
+    An option that does not apply has a neutral value here: 0, an empty text, False, or one part.
+    """
+
     tile: tuple[int, int, int]
     stages: int
     copy_: str
     math: MmaKind
     schedule: str
     warps: tuple[int, int]
+    thread_tile: str
+    thread_access: str
     consumer_warpgroups: int
     consumer_split: str
     cluster: tuple[int, int]
@@ -128,7 +138,10 @@ class GemmConfig(GemmTypes):
     alpha: float
     beta: float
     bias: bool
+    bias_along: str
     activation: str
+    clamp: str
+    """Limits of D as typed; empty: none."""
     setmaxnreg: str
     wgmma_depth: int
     mbarrier_arrive: str
@@ -177,8 +190,20 @@ class GemmConfig(GemmTypes):
         """Tiles of A and B in shared memory."""
         return MainloopShape(
             self.tile, self.stages, self.element, self.math, self.copy_, self.are_k_major, self.swizzle, self.pad,
-            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment),
+            self.cluster, self.l2_promotion, self.copy_bytes, max(1, self.alignment), self.sum_element,
+            self.elements_of_threads,
         )
+
+    @property
+    def sum_element(self) -> DType | None:
+        """Type of the sums, if it is not the usual one."""
+        usual = accumulator_of(self.element)
+        return None if self.accumulator in ("", usual.name) else dtype(self.accumulator)
+
+    @property
+    def elements_of_threads(self) -> ThreadTile:
+        """Rows and columns of a thread of FFMA."""
+        return ThreadTile(is_adjacent=self.thread_tile == "adjacent", is_scalar=self.thread_access == "scalar")
 
     @property
     def partition(self) -> WarpPartition:
@@ -195,9 +220,18 @@ class GemmConfig(GemmTypes):
         """What the epilogue makes of the accumulators."""
         return Output(
             element=self.out_element, path=self.epilogue, alpha=self.alpha, beta=self.beta, bias=self.bias,
-            activation=self.activation, vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
+            bias_along=self.bias_along, activation=self.activation, clamp=bool(self.clamp),
+            has_packed_sums=self.sum_element is not None, thread_tile=self.elements_of_threads,
+            vector_bytes=self.stored_bytes, code=self.compiled_code.epilogue,
+            thread_columns=self.partition.warp_tile[1] // LANES[1] if self.math == "fma" else 0,
             code_bytes=self.compiled_code.layout.epilogue,
         )
+
+    @property
+    def finish(self) -> Finish:
+        """What becomes of the sums."""
+        limits = limits_of(self.clamp) if self.clamp else None
+        return Finish(alpha=self.alpha, beta=self.beta, bias=self.bias, activation=self.activation, limits=limits)
 
     @property
     def fma_bank_reads(self) -> float:
@@ -207,12 +241,27 @@ class GemmConfig(GemmTypes):
         """
         if self.math != "fma":
             return 1.0
-        return self.compiled_code.mainloop.fma_bank_reads or 1.0 + LANES_ALONG_N / self.partition.warp_tile[1]
+        return self.compiled_code.mainloop.fma_bank_reads or 1.0 + LANES[1] / self.partition.warp_tile[1]
 
     @property
     def widest_swizzle(self) -> str:
         """The widest swizzle that divides the rows of both operands in shared memory."""
         return widest_swizzle(self.tile, self.are_k_major, self.element)
+
+
+def limits_of(text: str) -> tuple[float, float]:
+    """Limits that are typed as LOW,HIGH.
+
+    >>> limits_of("0,6")
+    (0.0, 6.0)
+
+    Raises:
+        ValueError: not two finite numbers in ascending order.
+    """
+    low, high = (float(part) for part in text.split(","))
+    if not -inf < low < high < inf:
+        raise ValueError(text)
+    return low, high
 
 
 def has_sums(config: GemmConfig) -> bool:

@@ -29,7 +29,6 @@ from typing import Any
 from gpusim.kernel_models.gemm.config import GemmConfig, has_sums
 from gpusim.kernel_models.gemm.warp_specialized import COLUMNS_APART, LEAST_APART
 from gpusim.units import DEPENDENT_CYCLES
-from gpusim.workload.atoms import mma_sync
 from gpusim.workload.compiled_code import NO_CODE, CompiledCode
 
 PATH = Path(__file__).with_suffix(".toml")
@@ -50,7 +49,7 @@ def estimated_code(config: GemmConfig) -> CompiledCode:
     kind = _figures()[kind_of(config)]
     partition, is_wgmma = config.partition, config.math == "wgmma"
     by_tma = config.copy_ == "tma"
-    copies, elements = 0.0 if by_tma else _copies_per_thread(config), float(partition.accumulators)
+    copies, elements = 0.0 if by_tma else _copies_per_thread(config), float(partition.sums)
     mainloop: dict[str, Any] = {}
     if is_wgmma:
         mainloop["chain_cycles"] = _line(kind["step"], copies) + between_cycles(partition.num_wgmma, partition.atom.n)
@@ -62,7 +61,7 @@ def estimated_code(config: GemmConfig) -> CompiledCode:
         if config.math == "fma":
             mainloop["instructions"] = _plane(kind["instructions"], *variables)
         elif config.register_stages == 2 and config.stages > 1:
-            num_slices = config.tile[2] // mma_sync(config.element).k
+            num_slices = config.tile[2] // config.mainloop.mma_sync.k
             mainloop |= {
                 "math_before_copies": min(_plane(kind["math_before_copies"], elements), num_slices),
                 "math_before_use": kind["math_before_use"],

@@ -8,7 +8,6 @@ from typing import Literal
 from gpusim.kernel_models.gemm.config import GemmConfig
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.workload import ops
-from gpusim.workload.atoms import mma_sync
 
 What = Literal["copies", "read", "meet", "read_next", "use", "use_rest", "math"]
 ORDER: tuple[What, ...] = ("copies", "read", "meet", "read_next", "use", "use_rest")
@@ -53,7 +52,7 @@ def k_step_schedule(config: GemmConfig, fragments: Fragments) -> list[IssueSlot]
         actions += [(begin, "use", idx), (max(begin, (idx + 1) * each - rests[idx]), "use_rest", idx)]
         if idx:
             actions.append((copies if idx == 1 else (idx - 1) * each, "read", idx))
-    atom, done, slots, ready = mma_sync(config.element), 0, [], list[int]()  # slices whose fragments have arrived
+    atom, done, slots, ready = config.mainloop.mma_sync, 0, [], list[int]()  # slices whose fragments have arrived
     for position, what, idx in sorted(actions, key=lambda action: (action[0], ORDER.index(action[1]))):
         if position > done:
             slots.append(IssueSlot("math", math=ops.MmaSync(atom, position - done, data=fragments.math_of(ready))))

@@ -15,11 +15,12 @@ from gpusim.kernel_models.gemm.splitk_epilogue import SplitKEpilogue
 from gpusim.kernel_models.gemm.splitk_reduce import reduction_launch
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
 from gpusim.kernel_models.gemm.warp_specialized import Consumer, Producer
-from gpusim.kernel_models.mainloop.epilogue import Epilogue, Staging
-from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData, Finish
+from gpusim.kernel_models.mainloop.epilogue import Epilogue
+from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.fragments import Fragments
 from gpusim.kernel_models.mainloop.loader import Loader
 from gpusim.kernel_models.mainloop.operand_data import MathData
+from gpusim.kernel_models.mainloop.output import Staging
 from gpusim.kernel_models.mainloop.ring import Ring
 from gpusim.kernel_models.mainloop.warp_partition import PRODUCER_WARPS, WarpPartition
 from gpusim.layout.notation import units_remark
@@ -40,7 +41,7 @@ def gemm_launch(config: GemmConfig, gpu: Target) -> Launch:
         LaunchError: the staging buffer of D does not fit in shared memory.
     """
     plan, staging = TilePlan(config), staging_of(config, gpu)
-    epilogues, named_barriers = _epilogues(plan, staging, has_stmatrix="stmatrix" in gpu.features)
+    epilogues, named_barriers = epilogues_of(plan, staging, has_stmatrix="stmatrix" in gpu.features)
     loader = Loader(
         plan.shape, plan, num_threads=32 * (PRODUCER_WARPS if config.is_specialized else config.partition.num_warps),
         wide_per_copy=config.compiled_code.mainloop.imad_wide_per_copy,
@@ -84,7 +85,7 @@ def _when_run(make: Callable[[], Program]) -> Program:
     return program
 
 
-def _epilogues(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
+def epilogues_of(plan: TilePlan, staging: Staging, *, has_stmatrix: bool) -> tuple[list[Epilogue], tuple[NamedBarrier, ...]]:
     """Epilogue of each math role, and the named barriers of their threads."""
     config, partition = plan.config, plan.config.partition
     if config.is_specialized:
@@ -131,11 +132,10 @@ def _data(
         first, each = (idx * share[0], 0), num_m // num_roles
         units = partition.num_math_warps // 4 if config.math == "wgmma" else each * num_n
         parts = tuple((first[0] + unit % each * rows, unit // each * columns) for unit in range(units))
-    finish = Finish(alpha=config.alpha, beta=config.beta, bias=config.bias, activation=config.activation)
     math = MathData(plan.shape, parts, (rows, columns), partition.atom if config.math == "wgmma" else None)
     return EpilogueData(
-        math, finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes, config.batch,
-        num_roles, config.split_k if plan.is_serial else 1,
+        math, config.finish, plan.tile[:2], first, share, plan.extents[:2], plan.pitch_of_d, plan.num_sum_planes,
+        config.batch, num_roles, config.split_k if plan.is_serial else 1, config.bias_along == "m",
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.mainloop.epilogue import NUM_CHUNKS, SUM_BYTES, Epilogue, Staging
+from gpusim.kernel_models.mainloop.epilogue import NUM_CHUNKS, Epilogue
+from gpusim.kernel_models.mainloop.output import SUM_BYTES, Staging
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import SECTOR_BYTES, WARP_SIZE
-from gpusim.workload.atoms import mma_sync
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tile_work import TileWork
 
@@ -15,7 +15,7 @@ def tile_work(plan: TilePlan, staging: Staging) -> TileWork:
     """Minimum work of a tile: of the shortest split-K part, and without stores if any tile extends beyond D."""
     config, partition = plan.config, plan.config.partition
     is_wgmma, takes_turns, by_tma = config.math == "wgmma", config.schedule == "pingpong", config.copy_ == "tma"
-    atom = partition.atom if is_wgmma else mma_sync(config.element) if config.math == "mma_sync" else None
+    atom = partition.atom if is_wgmma else config.mainloop.mma_sync if config.math == "mma_sync" else None
     products = plan.tile[0] * plan.tile[1] * plan.tile[2]
     num_steps = plan.total_k_steps // config.split_k
     shared_by = 1 if takes_turns else config.consumer_warpgroups if config.is_specialized else partition.num_warp_groups

@@ -252,7 +252,7 @@ class Multistage:
             return []
         depth = self.plan.tile[2]
         num_copies, given = self.loader.copies_per_warp, config.compiled_code.mainloop.instructions
-        others = depth * (rows // 4 + columns // 8) / 4 + num_copies
+        others = depth * (rows // 4 + columns // 8) / self._partition.shape.thread_tile.vector + num_copies
         others += given if given else (CODE_OF_COPY - 1) * num_copies + CODE_OF_STEP
         return [ops.LoopBody(rows * columns // 32 * depth, others, self._fragments.bank_reads)]
 

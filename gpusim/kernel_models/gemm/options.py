@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.gemm.applicability import applies, applies_when
-from gpusim.kernel_models.gemm.config import GemmTypes
+from gpusim.kernel_models.gemm.config import GemmTypes, limits_of
 from gpusim.kernel_models.gemm.renamed import REMOVED, RENAMED
 from gpusim.kernel_models.options import PROBLEM, KernelParams
 from gpusim.kernel_models.spelling import Renamed, as_choice
@@ -92,6 +92,17 @@ def _swizzle(value: Any) -> Any:
 
 
 
+def _clamp(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    if isinstance(value, str):
+        try:
+            limits_of(value)
+        except ValueError:
+            raise ValueError(f"is {value!r}, wants two numbers LOW,HIGH, for example 0,6") from None
+    return value
+
+
 def _code(value: Any) -> Any:
     """A record of compiled code, or the text or path of the TOML file that has it; None for the text of an estimate."""
     if value == "estimated":
@@ -108,11 +119,8 @@ Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Scalar = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class GemmOptions(GemmTypes, KernelParams):
-    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``."""
-
-    renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
-    removed: ClassVar[Mapping[str, str]] = REMOVED
+class ProblemOptions(GemmTypes, KernelParams):
+    """Matrices of a GEMM: sizes, types and layouts."""
 
     m: Extent = Field(description="GEMM M: rows of A and D")
     n: Extent = Field(description="GEMM N: columns of B and D")
@@ -127,6 +135,10 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="Element type of C and D. By default: bf16 for bf16 and fp8, fp16 for fp16, fp32 for tf32 and "
         "fp32, int32 for int8"
     )
+    accumulator: Literal["fp32", "fp16", "int32"] | None = Field(
+        None, description="Type of the sums (CUTLASS ElementAccumulator). fp16 and fp8 may have fp16, of which a register "
+        "holds two. By default int32 for int8, else fp32"
+    )
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
         "tn", description="BLAS transpose letters of A and B: with tn both are K-contiguous, with tt both are row-major. "
         "D is row-major"
@@ -135,6 +147,14 @@ class GemmOptions(GemmTypes, KernelParams):
         None, description="Elements to which rows in global memory are aligned and padded (CUTLASS Alignment). Less than 16 "
         "bytes allow no TMA. By default rows are as long as the matrices"
     )
+
+
+class GemmOptions(ProblemOptions):
+    """D = activation(alpha A B + beta C + bias), m x n x k. None: chosen for the GPU by ``resolved``."""
+
+    renamed: ClassVar[Mapping[str, Renamed]] = RENAMED
+    removed: ClassVar[Mapping[str, str]] = REMOVED
+
     tile: Tile | None = Field(
         None, description="CTA tile MxNxK in elements (CUTLASS TileShape). By default the usual one of math and "
         "schedule, 128x256x64 for a cooperative one of bf16. The prediction prints it, gpusim sweep --tile auto ranks others"
@@ -155,6 +175,14 @@ class GemmOptions(GemmTypes, KernelParams):
         "elsewhere a producer warp loads. Cooperative consumers share a tile, pingpong consumers alternate"
     )
     warps: Warps | None = Field(None, description="Warps of a CTA along MxN (CuTe warp layout)")
+    thread_tile: Literal["interleaved", "adjacent"] | None = Field(
+        None, description="Columns of a thread of FFMA: vectors (or single elements) in turn among lanes, without bank "
+        "conflicts, or adjacent ones. By default interleaved"
+    )
+    thread_access: Literal["vector", "scalar"] | None = Field(
+        None, description="Copies, shared-memory loads and stores of an FFMA kernel: 16 bytes a lane where rows admit it, "
+        "or single elements. By default vector, for which operands that are contiguous along K are transposed"
+    )
     consumer_warpgroups: Annotated[int, Field(ge=1, le=3)] | None = Field(
         None, description="Warpgroups of 128 threads that run wgmma"
     )
@@ -211,8 +239,14 @@ class GemmOptions(GemmTypes, KernelParams):
     )
     alpha: Scalar = Field(1.0, description="Factor of A B")
     beta: Scalar = Field(0.0, description="Factor of C. The kernel reads C unless this is 0")
-    bias: bool = Field(False, description="Add a bias vector of N elements")
-    activation: Literal["none", "relu", "gelu", "silu"] = Field("none", description="Activation function, applied last")
+    bias: bool = Field(False, description="Add a bias vector")
+    bias_along: Literal["n", "m"] | None = Field(
+        None, description="The bias has an element for each column of D (n) or for each row (m). By default n"
+    )
+    activation: Literal["none", "relu", "gelu", "silu", "sigmoid"] = Field("none", description="Activation function")
+    clamp: Annotated[str, BeforeValidator(_clamp)] | None = Field(
+        None, description="Limits LOW,HIGH of D, for example 0,6, applied last"
+    )
     setmaxnreg: Annotated[str, BeforeValidator(_registers)] = Field(
         "auto", description="Registers a thread of producer/consumer warps, for example 40/232, or none, or auto"
     )
@@ -263,7 +297,8 @@ class GemmOptions(GemmTypes, KernelParams):
         """Meaning of None for options that may stay None; "n/a" for options that do not apply."""
         return {
             "alignment": "the matrices' rows", "l2_promotion": "a k-step's rows",
-            "registers": "worked out", "compiled_code": "estimated",
+            "registers": "worked out", "compiled_code": "estimated", "bias_along": "n", "clamp": "no limits",
+            "thread_tile": "interleaved", "thread_access": "vector", "accumulator": "usual of --dtype",
         }.get(option, "n/a")
 
     @classmethod
@@ -305,9 +340,9 @@ class GemmOptions(GemmTypes, KernelParams):
 
 
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    PROBLEM: ("m", "n", "k", "batch", "batch_mode", "dtype", "out_dtype", "layout", "alignment"),
+    PROBLEM: ("m", "n", "k", "batch", "batch_mode", "dtype", "out_dtype", "accumulator", "layout", "alignment"),
     "Memory path": ("copy", "swizzle", "pad", "l2_promotion", "prefetch_tensormap", "tensormaps", "stall_on_ldgsts"),
-    "Epilogue": ("epilogue", "alpha", "beta", "bias", "activation"),
+    "Epilogue": ("epilogue", "alpha", "beta", "bias", "bias_along", "activation", "clamp"),
     "Synchronization": ("mbarrier_arrive", "cta_barrier", "cluster_sync", "fence"),
     "Compiled code": ("compiled_code", "registers"),
 })

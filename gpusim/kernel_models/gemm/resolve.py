@@ -35,6 +35,7 @@ for."""
 USUAL_STAGES = 4
 
 NEUTRAL = {
+    "accumulator": "", "thread_tile": "interleaved", "thread_access": "vector", "bias_along": "n", "clamp": "",
     "alignment": 0, "stored_bytes": CHUNK_BYTES, "stages": 1, "warps": (1, 1), "consumer_warpgroups": 0,
     "consumer_split": "m", "persistent": False, "swizzle": "none",
     "register_stages": 2, "stall_on_ldgsts": False, "epilogue": "direct", "wgmma_depth": 0,

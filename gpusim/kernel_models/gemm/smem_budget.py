@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm.advice import TileRefused
 from gpusim.kernel_models.gemm.config import GemmConfig, has_sums
-from gpusim.kernel_models.mainloop.epilogue import Staging
+from gpusim.kernel_models.mainloop.output import Staging
 from gpusim.kernel_models.mainloop.shape import MAX_STAGES
 from gpusim.workload.launch import Target
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpusim.kernel_models.gemm.tile_grid import TilePlan
-from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES, Epilogue, Program
+from gpusim.kernel_models.mainloop.epilogue import Epilogue, Program
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
+from gpusim.kernel_models.mainloop.output import SUM_BYTES
 from gpusim.kernel_models.mainloop.shape import Coordinates
 from gpusim.workload import ops
 from gpusim.workload.data_access import Data

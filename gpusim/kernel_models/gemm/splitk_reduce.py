@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.config import GemmConfig
-from gpusim.kernel_models.mainloop.epilogue import ACTIVATION_COST, SUM_BYTES
-from gpusim.kernel_models.mainloop.epilogue_data import Finish, PartSums
+from gpusim.kernel_models.mainloop.epilogue_data import PartSums
+from gpusim.kernel_models.mainloop.output import SUM_BYTES
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
@@ -63,7 +63,7 @@ def _by_elements(config: GemmConfig) -> Launch:
     each = max(1, ceil_div(num_elements, THREADS_BY_ELEMENTS) // CTAS_AN_ELEMENT)
     per_cta = each * THREADS_BY_ELEMENTS
     parts, width = config.split_k, config.out_element.num_bytes
-    alu, mufu = ACTIVATION_COST[config.activation]
+    alu, mufu = config.output.finishing_cost
     before, of_element = ops.Alu(BEFORE, is_chain=True), ops.Alu(EACH_ELEMENT + alu, is_chain=True)
     of_part, add = ops.Alu(EACH_PART), ops.Fma(1.0, is_chain=True)
     trips, data = _trips(parts), _data(config)
@@ -130,7 +130,7 @@ def _by_vectors(config: GemmConfig) -> Launch:
     num_elements = config.m * config.n * config.batch
     num_ctas = ceil_div(num_elements, PER_CTA)
     parts, width = config.split_k, config.out_element.num_bytes
-    alu, mufu = ACTIVATION_COST[config.activation]
+    alu, mufu = config.output.finishing_cost
     per_element = 1.0 + alu + (config.beta != 0.0) + config.bias  # alpha and conversion
     data = _data(config)
 
@@ -177,10 +177,9 @@ def _by_vectors(config: GemmConfig) -> Launch:
 
 def _data(config: GemmConfig) -> PartSums:
     """Data accesses of the reduction."""
-    finish = Finish(alpha=config.alpha, beta=config.beta, bias=config.bias, activation=config.activation)
     padded = max(1, config.alignment)
     pitch = ceil_div(config.n, padded) * padded
-    return PartSums(finish, config.split_k, config.m * config.n * config.batch, config.n, pitch)
+    return PartSums(config.finish, config.split_k, config.m * config.n * config.batch, config.n, pitch)
 
 
 def _launch(

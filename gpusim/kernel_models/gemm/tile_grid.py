@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusim.kernel_models.gemm.config import GemmConfig, has_sums
-from gpusim.kernel_models.mainloop.epilogue import SUM_BYTES
 from gpusim.kernel_models.mainloop.loader import block_bytes
+from gpusim.kernel_models.mainloop.output import SUM_BYTES
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape
 from gpusim.kernel_models.mainloop.tensor_maps import POINTER_BYTES
 from gpusim.kernel_models.streaming import ceil_div
@@ -187,7 +187,7 @@ class TilePlan:
         return self.config.split_k if self.config.split_k_mode == "second_kernel" else 1
 
     def tensors(self, num_math_roles: int) -> tuple[MemRef, ...]:
-        """Tensors in memory: A (m, k), B (k, n), C and D (m, n), the bias (n); with batches, each (batch, ...)."""
+        """Tensors in memory: A (m, k), B (k, n), C and D (m, n), the bias (n or m); with batches, each (batch, ...)."""
         config, (m, n, k) = self.config, self.extents
         refs = []
         is_a_k_major, is_b_k_major = config.are_k_major
@@ -197,7 +197,7 @@ class TilePlan:
             refs.append(self._ref(name, (rows, columns), strides, config.element))
         refs += [self._ref(name, (m, n), (self.pitch_of_d, 1), config.out_element) for name in "CD"]
         sums = accumulator_of(config.element)
-        refs.append(MemRef.row_major("bias", (n,), FP32))
+        refs.append(MemRef.row_major("bias", (m if config.bias_along == "m" else n,), FP32))
         refs.append(MemRef.row_major("workspace", (self.num_sum_planes, config.batch, m, n), sums))
         refs.append(MemRef.row_major("counters", (self.num_m * self.num_n * config.batch * num_math_roles,), INT32))
         return tuple(refs)
@@ -326,13 +326,14 @@ class TilePlan:
         return Footprint(tensor=tensor, access=access, panel_of=panels, panel_bytes=sizes)
 
     def _panels_of_bias(self, tiles: IntArray) -> IntArray:
-        _, n, _, _ = self.coordinates(tiles)
-        return np.where(self._writes_d(tiles) & (self._areas(tiles) > 0), n, self.num_n)
+        which = 0 if self.config.bias_along == "m" else 1
+        has_bias = self._writes_d(tiles) & (self._areas(tiles) > 0)
+        return np.where(has_bias, self.coordinates(tiles)[which], (self.num_m, self.num_n)[which])
 
     def _bytes_of_bias(self, tiles: IntArray) -> IntArray:
-        _, n, _, _ = self.coordinates(tiles)
-        return np.where(self._panels_of_bias(tiles) < self.num_n, self._inside(1, n) * SUM_BYTES, 0)
-
+        which = 0 if self.config.bias_along == "m" else 1
+        has_bias = self._panels_of_bias(tiles) < (self.num_m, self.num_n)[which]
+        return np.where(has_bias, self._inside(which, self.coordinates(tiles)[which]) * SUM_BYTES, 0)
 
     # -------------------------------------------------------------------------------------- programs of tiles
     @property

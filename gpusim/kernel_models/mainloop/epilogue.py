@@ -11,70 +11,21 @@ import numpy as np
 
 from gpusim.kernel_models.mainloop.epilogue_data import EpilogueData
 from gpusim.kernel_models.mainloop.instruction_fetch import cold_code
+from gpusim.kernel_models.mainloop.output import SUM_BYTES, Output, Staging
 from gpusim.kernel_models.mainloop.shape import Coordinates, OperandGrid, cached_method
+from gpusim.kernel_models.mainloop.threads import ThreadTile
 from gpusim.kernel_models.streaming import ceil_div
 from gpusim.units import DEPENDENT_CYCLES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload import ops
 from gpusim.workload.atoms.mma import MmaKind
-from gpusim.workload.compiled_code import NO_CODE, EpilogueCode
 from gpusim.workload.data_access import Data
-from gpusim.workload.dtypes import DType
 from gpusim.workload.operands import OperandTile, epilogue_store, stmatrix_writes, tma_boxes
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 
 NUM_CHUNKS = 2
 """Number of adjacent column blocks in which a direct epilogue alternates conversion and stores."""
-SUM_BYTES = 4
-"""Bytes of an fp32 (or int32) partial sum of split-K, and of an element of the bias."""
-
-BY_TMA = ("tma_store", "tma_reduce")
-"""Paths of D by TMA."""
-
-ACTIVATION_COST = {"none": (0, 0), "relu": (1, 0), "gelu": (8, 1), "silu": (3, 2)}
-"""(ALU or FMA, MUFU) instructions an element. Source: relu is one FMNMX; gelu by tanh.approx; silu by ex2, "
-"rcp."""
-
 Program = Generator[Op, Any, None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """What an epilogue makes of accumulators, and the path of D to global memory."""
-
-    element: DType
-    """Type of C and D."""
-    path: str = "direct"
-    """``direct``, ``smem``, ``tma_store`` or ``tma_reduce``."""
-    alpha: float = 1.0
-    beta: float = 0.0
-    bias: bool = False
-    activation: str = "none"
-    vector_bytes: int = 16
-    """Bytes to which rows of C and D are aligned, up to 16: the widest access of a lane."""
-    code: EpilogueCode = NO_CODE.epilogue
-    """Overhead instructions of a pass over the accumulators."""
-    code_bytes: tuple[int, int] = (0, 0)
-    """Byte offsets of begin and end of the epilogue's code, if it is cold; zeros: unknown."""
-
-    @property
-    def by_tma(self) -> bool:
-        """Whether TMA moves D from shared memory."""
-        return self.path in BY_TMA
-
-    @property
-    def reads_c(self) -> bool:
-        """Whether warps load C. A TMA reduction adds to D in L2 instead."""
-        return self.beta != 0.0 and self.path != "tma_reduce"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """Staging buffer of an epilogue: columns of a slice, bytes, and whether it reuses the memory of the drained stages."""
-
-    slice_n: int = 0
-    num_bytes: int = 0
-    overlays_stages: bool = True
 
 
 @dataclass(frozen=True)
@@ -134,6 +85,8 @@ class Epilogue:
 
         A lane's adjacent elements are one access if they are at most ``vector_bytes``.
         """
+        if self.output.thread_tile != ThreadTile():
+            return self.output.thread_tile.stores(rows, columns, self.output.thread_columns, width, vector_bytes)
         high, wide = self._fragment
         lane_bytes = high * wide // WARP_SIZE * width
         num_pieces = max(1, lane_bytes // max(width, vector_bytes))
@@ -171,14 +124,17 @@ class Epilogue:
         """Scaling, C, bias, activation and conversion of a slice, as instructions of each warp."""
         output = self.output
         elements = self.share_m * self.share_n / (self.num_warps * WARP_SIZE) / num_slices
-        per_element, mufu = (float(count) for count in ACTIVATION_COST[output.activation])
+        per_element, mufu = map(float, output.finishing_cost)
         if output.alpha != 1.0 or output.reads_c:
             per_element += 1.0
         if output.reads_c:
             per_element += 0.5  # C's 16-bit pairs are unpacked
         if output.bias:
             per_element += 1.0
-        per_element += {1: 1.0, 2: 0.5, 4: 0.0}[output.element.num_bytes]  # packing
+        is_done = output.has_packed_sums and output.element.name == "fp16" and not per_element
+        per_element += 0.0 if is_done else {1: 1.0, 2: 0.5, 4: 0.0}[output.element.num_bytes]  # packing
+        if output.has_packed_sums and not is_done:
+            per_element += 1.0  # HADD2.F32 of each half
         instructions: list[Op] = [ops.Alu(elements * per_element), *self._walk(num_slices)]
         if mufu:
             instructions.append(ops.Mufu(elements * mufu))
@@ -234,11 +190,12 @@ class Epilogue:
         if self.output.by_tma:
             yield ops.BulkWaitGroup(0, read=True)
 
-    def _bias(self, at: Coordinates, columns: int) -> Program:
+    def _bias(self, at: Coordinates, rows: int, columns: int) -> Program:
         if self.output.bias:
-            num_bytes = columns * SUM_BYTES
+            is_of_rows = self.output.bias_along == "m"
+            num_bytes = (rows if is_of_rows else columns) * SUM_BYTES
             token = yield ops.GlobalLoad(
-                "bias", (at.n, self.first_n),
+                "bias", (at.m, self.first_m) if is_of_rows else (at.n, self.first_n),
                 AccessPattern(
                     num_requests=self.num_warps, num_sectors=ceil_div(num_bytes, SECTOR_BYTES),
                     num_lines=ceil_div(num_bytes, LINE_BYTES), num_bytes=num_bytes,
@@ -281,7 +238,7 @@ class Epilogue:
                 access = self._loads(rows, inside, width, output.vector_bytes)
                 data = self._data("load_c", at, idx * self._chunk_width, self._chunk_width)
                 tokens.append((yield ops.GlobalLoad(added, (panel, self._step(idx)), access, data=data)))
-        yield from self._bias(at, columns)
+        yield from self._bias(at, rows, columns)
         arithmetic = self._arithmetic(len(chunks))
         far = self._cold_code_of_d()
         for position, (idx, inside) in enumerate(chunks):
@@ -295,7 +252,7 @@ class Epilogue:
 
     # ---------------------------------------------------------------------------------- through shared memory
     @cached_property
-    def _slice(self) -> OperandTile:
+    def slice_tile(self) -> OperandTile:
         """A slice of D in the staging buffer, with the widest swizzle that its rows permit."""
         element, columns = self.output.element, self.staging.slice_n
         row_bytes = columns * element.num_bytes
@@ -317,12 +274,12 @@ class Epilogue:
     def _writes(self, idx: int) -> Op:
         """Store of fragments of slice ``idx`` to the staging buffer."""
         write, is_last = self._write, self.output.by_tma or not self.output.reads_c
-        return replace(write, data=self._data("stage", self._slice, idx * self.staging.slice_n, is_last))
+        return replace(write, data=self._data("stage", self.slice_tile, idx * self.staging.slice_n, is_last))
 
     @cached_property
     def _write(self) -> ops.Stmatrix | ops.SharedStore:
         """Store of fragments to the staging buffer."""
-        tile = self._slice
+        tile = self.slice_tile
         if self.uses_stmatrix:
             access = stmatrix_writes(tile.rows, tile.k, tile.dtype, tile.swizzle)
             return ops.Stmatrix(access, self.buffer, self.slot)
@@ -344,11 +301,11 @@ class Epilogue:
         num_slices = self.share_n // slice_n
         arithmetic, far = self._arithmetic(num_slices), self._cold_code(num_slices)
         meet: Op = ops.BarSync(self.barrier) if self.barrier else ops.Syncthreads()
-        yield from self._bias(at, columns)
+        yield from self._bias(at, rows, columns)
         for idx in range(ceil_div(columns, slice_n)):
             inside, step = min(slice_n, columns - idx * slice_n), self._step(idx)
             leaving, begin = self.full_rows(rows, inside, width, output.vector_bytes), idx * slice_n
-            by_rows = at, self._slice, output.vector_bytes, begin
+            by_rows = at, self.slice_tile, output.vector_bytes, begin
             token = None
             if added := self._added(at):
                 access = self._loads(rows, inside, width, output.vector_bytes) if by_tma else leaving
@@ -367,10 +324,10 @@ class Epilogue:
                 yield ops.FenceProxyAsync()
             yield meet
             if by_tma:
-                yield self._tma_store(panel, step, rows, inside, self._data("boxes", at, self._slice, begin))
+                yield self._tma_store(panel, step, rows, inside, self._data("boxes", at, self.slice_tile, begin))
                 yield ops.BulkCommitGroup()
                 continue
-            data = self._data("read_rows", self._slice, output.vector_bytes)
+            data = self._data("read_rows", self.slice_tile, output.vector_bytes)
             read = yield ops.SharedLoad(self._reads(leaving), self.buffer, self.slot, data=data)
             yield ops.Use(read)
             if token is not None:
@@ -391,9 +348,9 @@ class Epilogue:
         )
 
     def _tma_store(self, panel: int, step: int, rows: int, columns: int, data: Data | None) -> ops.TmaStore:
-        boxes = tma_boxes(self._slice)
+        boxes = tma_boxes(self.slice_tile)
         num_rows = sum(box.num_rows for box in boxes)
         return ops.TmaStore(
-            "D", (panel, step), rows * columns * self._slice.dtype.num_bytes, num_rows, self.buffer,
+            "D", (panel, step), rows * columns * self.slice_tile.dtype.num_bytes, num_rows, self.buffer,
             self.slot, num_boxes=len(boxes), reduce=self.output.path == "tma_reduce", data=data,
         )

@@ -40,29 +40,33 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": lambda x: 0.5 * x * (1 + np.tanh(HALF_GELU * (x + 0.044715 * x**3))),
     "silu": lambda x: x / (1 + np.exp(-x)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }
 """Activation functions; gelu is the approximation by tanh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """What becomes of sums: alpha, beta, bias, activation."""
+    """What becomes of sums: alpha, beta, bias, activation, and limits of what results."""
 
     alpha: float = 1.0
     beta: float = 0.0
     bias: bool = False
     activation: str = "none"
+    limits: tuple[float, float] | None = None
 
     def of(self, sums: Array, c: Array | None, bias: Array | None) -> Array:
         """D before its conversion, in fp32; sums of int32 stay integers if nothing is done to them."""
-        if (self.alpha, self.activation) == (1.0, "none") and c is None and bias is None:
+        if (self.alpha, self.activation, self.limits) == (1.0, "none", None) and c is None and bias is None:
             return sums
         total = np.float32(self.alpha) * sums.astype(np.float32)
         if c is not None:
             total = total + np.float32(self.beta) * c.astype(np.float32)
         if bias is not None:
             total = total + bias.astype(np.float32)
-        return ACTIVATIONS[self.activation](total)
+        finished = ACTIVATIONS[self.activation](total)
+        low, high = self.limits or (-np.inf, np.inf)
+        return np.minimum(np.maximum(finished, np.float32(low)), np.float32(high))
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class EpilogueData:
     """Roles that count the parts of a tile."""
     num_serial: int = 1
     """Parts of K that add to D one behind the other."""
+    is_bias_of_rows: bool = False
 
     # -------------------------------------------------------------------------------------- positions
     def _index(self, at: Coordinates, rows: IntArray, columns: IntArray, pitch: int, plane: int) -> IntArray:
@@ -130,9 +135,10 @@ class EpilogueData:
 
     # -------------------------------------------------------------------------------------- direct
     def bias(self, at: Coordinates, _op: Any) -> GlobalElements:
-        """The bias of each sum's column."""
-        column = at.n * self.tile[1] + self.math.positions[1]
-        return GlobalElements(tensor="bias", index=np.where(column < self.extents[1], column, -1), registers="bias")
+        """The bias of each sum's column, or of its row."""
+        which = 0 if self.is_bias_of_rows else 1
+        place = at[which] * self.tile[which] + self.math.positions[which]
+        return GlobalElements(tensor="bias", index=np.where(place < self.extents[which], place, -1), registers="bias")
 
     def load_c(self, at: Coordinates, begin: int, num: int, _op: Any) -> GlobalElements:
         """C of ``num`` columns, or D of the part before."""
@@ -183,7 +189,7 @@ class EpilogueData:
         """D of a slice, row by row, with C if there is one."""
 
         def compute(registers: Registers) -> None:
-            rest = Finish(beta=self.finish.beta, activation=self.finish.activation if self.finish.beta else "none")
+            rest = replace(self.finish, alpha=1.0, bias=False) if self.finish.beta else Finish()
             registers["rows"] = rest.of(registers["staged"], registers.get(f"C{begin}"), None)
 
         index = self._rows_index(at, tile, vector_bytes, begin)

@@ -9,13 +9,13 @@ from functools import cached_property, partial
 import numpy as np
 
 from gpusim.kernel_models.mainloop.operand_data import MathData
+from gpusim.kernel_models.mainloop.threads import LANES
 from gpusim.kernel_models.mainloop.warp_partition import WarpPartition
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.atoms import mma_sync
 from gpusim.workload.atoms.mma import K_STEP_BYTES
 from gpusim.workload.data_access import Data
-from gpusim.workload.operands import OperandTile, ldmatrix_reads, shared_vector_reads
+from gpusim.workload.operands import OperandTile, ldmatrix_reads
 from gpusim.workload.ops import Op
 from gpusim.workload.smem.access import AccessPattern, wavefronts
 from gpusim.workload.smem.smem_ops import BANK_BYTES, MATRIX_ROWS
@@ -96,7 +96,7 @@ class Fragments:
 
     @property
     def _num_slices(self) -> int:
-        return self.partition.shape.tile[2] // mma_sync(self.partition.shape.element).k
+        return self.partition.shape.tile[2] // self.partition.shape.mma_sync.k
 
     def _ldmatrix(self, idx: int, spans: tuple[Span, Span]) -> AccessPattern:
         """Loads of slice ``idx``: spans of rows of A and columns of B, within each warp's part."""
@@ -112,10 +112,12 @@ class Fragments:
         return reads
 
     def _vector_slices(self) -> list[AccessPattern]:
-        """``ld.shared`` of rows of A and columns of B for the thread tiles, 16 bytes at a time."""
-        rows, columns = self.partition.warp_tile
-        of_a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=rows // 4)
-        of_b = shared_vector_reads(num_coords=8, lanes_per_coord=1, elements_per_thread=columns // 8, is_blocked=False)
+        """``ld.shared`` of rows of A and columns of B for the thread tiles."""
+        shape = self.partition.shape
+        of_a, of_b = (
+            shape.thread_tile.reads(shape.operands[which], which, extent // LANES[which])
+            for which, extent in enumerate(self.partition.warp_tile)
+        )
         return [(of_a + of_b).scaled(self.partition.num_math_warps * num_ks) for num_ks in self._depths]
 
     @cached_property
@@ -167,7 +169,7 @@ class Fragments:
 
         Source: SASS of ``kernels/hgemm``.
         """
-        (rows, columns), atom = self.partition.warp_tile, mma_sync(self.partition.shape.element)
+        (rows, columns), atom = self.partition.warp_tile, self.partition.shape.mma_sync
         wide = min(columns, 2 * atom.n)
         num, num_last = rows // atom.m * (columns // atom.n), columns // atom.n if rows > atom.m else wide // atom.n
         num_stages = self.partition.shape.stages
@@ -197,7 +199,7 @@ class Fragments:
         """Math of each slice."""
         rows, columns = self.partition.warp_tile
         if self.partition.shape.math == "mma_sync":
-            atom = mma_sync(self.partition.shape.element)
+            atom = self.partition.shape.mma_sync
             num = (rows // atom.m) * (columns // atom.n)
             return [ops.MmaSync(atom, num, data=self.math_of((idx,))) for idx in range(len(self.slices))]
         is_ring = self.partition.shape.stages > 1

@@ -7,7 +7,7 @@ Models:
 * A lane copies 16 bytes of shared memory, piece by piece. Lanes of an instruction therefore have a stride of 16
   bytes. Source: NVIDIA/cutlass, ``PredicatedTileAccessIterator``, whose vectors have ``kAccessesPerVector`` accesses.
 * An operand that is transposed is copied element by element, along k in global memory. In shared memory consecutive k have a
-  stride of a padded row.
+  stride of a padded row. Threads that access single elements copy element by element, too.
 * Lanes queue at the banks of both memories. Rows that straddle lines count more lines.
 * cp.async asks again for a sector that two k-steps share. Rows that straddle lines coalesce less (``pitch_sharing``).
 
@@ -53,7 +53,7 @@ def _num_rows(shape: MainloopShape, which: int) -> int:
 def _lanes(shape: MainloopShape, which: int, start: int, pitch: int) -> Lanes:
     """Lanes of copies whose rows have a pitch of ``pitch`` bytes; the first row begins ``start`` bytes into a line."""
     operand, num_bytes, is_transposed = shape.operands[which], shape.bytes_of_copy(which), shape.is_transposed(which)
-    unit = num_bytes if is_transposed else CHUNK_BYTES
+    unit = num_bytes if shape.is_by_element(which) else CHUNK_BYTES
     per_row = row_bytes_of(shape, which) // unit
     num_units = per_row * _num_rows(shape, which)
     lane = np.arange(ceil_div(num_units, WARP_SIZE) * WARP_SIZE).reshape(-1, 1, WARP_SIZE)
@@ -104,7 +104,7 @@ def store_access(shape: MainloopShape, which: int) -> AccessPattern:
     """Access pattern of the STS that follow LDG: 16 bytes a lane, or an element of an operand that is transposed."""
     num_bytes = shape.bytes_of_copy(which)
     _, destinations, active = _lanes(shape, which, 0, LINE_BYTES)
-    if not shape.is_transposed(which):  # pieces of a lane are one vector
+    if not shape.is_by_element(which):  # pieces of a lane are one vector
         num_pieces, num_bytes = CHUNK_BYTES // num_bytes, CHUNK_BYTES
         destinations, active = destinations[::num_pieces], active[::num_pieces]
     return AccessPattern(

@@ -14,8 +14,9 @@ import numpy as np
 
 from gpusim.errors import LayoutError
 from gpusim.kernel_models.mainloop.shape import Coordinates, MainloopShape, OperandGrid, cached_method
+from gpusim.kernel_models.mainloop.threads import LANES
 from gpusim.units import WARP_SIZE
-from gpusim.workload.atoms import MmaAtom, copy_atom, mma_sync
+from gpusim.workload.atoms import MmaAtom, copy_atom
 from gpusim.workload.atoms.mma import K_STEP_BYTES
 from gpusim.workload.data_access import (
     Compute,
@@ -62,7 +63,7 @@ class OperandCopies:
         shape, operand, width = self.shape, self.shape.operands[which], self.shape.element.num_bytes
         extents = shape.tile[which], shape.tile[2]
         contiguous = extents[1] if shape.are_k_major[which] else extents[0]
-        unit = 1 if shape.is_transposed(which) else CHUNK_BYTES // width
+        unit = 1 if shape.is_by_element(which) else CHUNK_BYTES // width
         number = by_thread(extents[0] * extents[1] // unit, self.num_threads, unit)
         across, along = np.divmod(np.maximum(number, 0), contiguous)
         row, k = (across, along) if shape.are_k_major[which] else (along, across)
@@ -152,7 +153,7 @@ class MathData:
 
     @cached_property
     def _atom(self) -> MmaAtom:
-        return self.atom or mma_sync(self.shape.element)
+        return self.atom or self.shape.mma_sync
 
     @property
     def _num_blocks(self) -> tuple[int, int]:
@@ -246,14 +247,10 @@ class MathData:
     # -------------------------------------------------------------------------------------- fma
     @cached_method
     def _vectors(self, which: int) -> IntArray:
-        """Rows of A, or columns of B, of each thread: blocked for A, vectors of four in turn for B."""
-        lane, first = np.arange(WARP_SIZE), np.array([part[which] for part in self.parts])[:, None, None]
-        num = self.extents[which] // (4, 8)[which]
-        element = np.arange(num)
-        within = lane[:, None] // 8 * num + element
-        if which == 1:
-            within = (element // 4 * 8 + lane[:, None] % 8) * 4 + element % 4
-        return np.asarray(first + within).reshape(-1, num)
+        """Rows of A, or columns of B, of each thread."""
+        first = np.array([part[which] for part in self.parts])[:, None, None]
+        num = self.extents[which] // LANES[which]
+        return np.asarray(first + self.shape.thread_tile.elements(which, num)).reshape(-1, num)
 
     @cached_method
     def vectors(self, stage: int, idx: int, first_k: int, num_ks: int, _op: Any) -> tuple[SharedElements, ...]:
@@ -261,7 +258,10 @@ class MathData:
         found = []
         for which, (_, buffer) in enumerate(NAMES):
             tile, rows = self.shape.operands[which], self._vectors(which)
-            offsets = [tile.byte_offsets(np.array(first_k + k), rows * tile.dtype.num_bytes) for k in range(num_ks)]
+            width, ks = tile.dtype.num_bytes, [np.array(first_k + k) for k in range(num_ks)]
+            offsets = [
+                tile.byte_offsets(rows, k * width) if tile.is_k_major else tile.byte_offsets(k, rows * width) for k in ks
+            ]
             found.append(SharedElements(
                 offsets=np.concatenate(offsets, axis=1), dtype=tile.dtype, registers=f"{buffer}{idx % 2}", buffer=buffer,
                 stage=stage,

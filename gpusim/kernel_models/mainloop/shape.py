@@ -8,6 +8,8 @@ from functools import cache, cached_property, partial
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from gpusim.errors import LayoutError
+from gpusim.kernel_models.mainloop.threads import ThreadTile
+from gpusim.workload.atoms import MmaAtom, mma_sync
 from gpusim.workload.atoms.mma import MmaKind
 from gpusim.workload.dtypes import DType
 from gpusim.workload.gmem.line_fetches import CHUNK_BYTES
@@ -81,6 +83,20 @@ class MainloopShape:
     """Bytes of a copy of a lane, to which rows of A and B are aligned in global memory."""
     alignment: int = 1
     """Elements to which rows of A and B are padded in global memory."""
+    accumulator: DType | None = None
+    """Type of the sums; None: the usual one of ``element``."""
+    thread_tile: ThreadTile = ThreadTile()  # noqa: RUF009 - frozen
+    """Elements of a thread of FFMA, and whether it accesses them one by one."""
+
+    @property
+    def mma_sync(self) -> MmaAtom:
+        """The mma.sync of these types."""
+        return mma_sync(self.element, self.accumulator)
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of a sum; of integers and of most floats 32."""
+        return self.accumulator.bits if self.accumulator else 32
 
     @property
     def by_tma(self) -> bool:
@@ -88,12 +104,16 @@ class MainloopShape:
         return self.copy == "tma"
 
     def is_transposed(self, which: int) -> bool:
-        """Whether A (0) or B (1) is transposed on its way to shared memory: fma needs M and N contiguous for each k."""
-        return self.math == "fma" and self.are_k_major[which]
+        """Whether A (0) or B (1) is transposed on its way to shared memory: vectors of fma have one k."""
+        return self.math == "fma" and self.are_k_major[which] and not self.thread_tile.is_scalar
+
+    def is_by_element(self, which: int) -> bool:
+        """Whether A (0) or B (1) is copied element by element."""
+        return self.is_transposed(which) or self.thread_tile.is_scalar
 
     def bytes_of_copy(self, which: int) -> int:
-        """Bytes of a copy of a lane; an operand that is transposed is copied element by element."""
-        return self.element.num_bytes if self.is_transposed(which) else self.copy_bytes
+        """Bytes of a copy of a lane."""
+        return self.element.num_bytes if self.is_by_element(which) else self.copy_bytes
 
     def is_through_l1(self, which: int) -> bool:
         """Whether copies pass through L1: LDG, and cp.async of less than 16 bytes."""
@@ -117,9 +137,10 @@ class MainloopShape:
 
     def _operand(self, which: int) -> OperandTile:
         rows, _, tile_k = self.tile[which], *self.tile[1:]
-        if self.math == "fma":  # M and N are contiguous for each k, with any layout in global memory
+        if self.math == "fma":  # for vectors, M and N are contiguous for each k, with any layout in global memory
             rows += FMA_PAD if self.is_transposed(which) else 0
-            return OperandTile(rows=rows, k=tile_k, dtype=self.element, is_k_major=False, swizzle="none")
+            is_k_major = self.are_k_major[which] and self.thread_tile.is_scalar
+            return OperandTile(rows=rows, k=tile_k, dtype=self.element, is_k_major=is_k_major, swizzle="none")
         return OperandTile(
             rows=rows, k=tile_k, dtype=self.element, is_k_major=self.are_k_major[which], swizzle=self.swizzle,
             is_interleaved=self.swizzle == "none" and self.math == "wgmma", pad=self.pad,

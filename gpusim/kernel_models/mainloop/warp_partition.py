@@ -19,6 +19,7 @@ from gpusim.workload.atoms import MmaAtom, legal_wgmma_n, wgmma
 PRODUCER_WARPS = 4
 """Warps of the producer: a warpgroup, because setmaxnreg requires one, of which one thread works."""
 
+MAX_WGMMA_N = 256
 GROUP_WARPS = 4
 """Warps of a warp group: one of each sub-core."""
 
@@ -72,10 +73,15 @@ class WarpPartition:
 
     # -------------------------------------------------------------------------------------- registers
     @property
-    def accumulators(self) -> int:
-        """Number of 32-bit accumulators of a math thread."""
+    def sums(self) -> int:
+        """Number of sums of a math thread."""
         rows, columns = self.warp_tile
         return rows * columns // (128 if self.shape.math == "wgmma" else 32)
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of a math thread's sums: one each, or one for two of fp16."""
+        return self.sums * self.shape.sum_bits // 32
 
     @property
     def fragments(self) -> int:
@@ -117,10 +123,10 @@ class WarpPartition:
     @property
     def atom_or_none(self) -> MmaAtom | None:
         """The widest wgmma that divides a part and for which the launch has registers."""
-        widest = widest_wgmma_n(self.num_warps)
+        widest = min(MAX_WGMMA_N, widest_wgmma_n(self.num_warps) * 32 // self.shape.sum_bits)
         columns, element = self.warp_tile[1], self.shape.element
         dividing = [n for n in legal_wgmma_n(element) if n <= widest and columns > 0 and columns % n == 0]
-        return wgmma(dividing[-1], element) if dividing else None
+        return wgmma(dividing[-1], element, accumulator=self.shape.accumulator) if dividing else None
 
     @cached_property
     def atom(self) -> MmaAtom:

@@ -7,7 +7,7 @@ an instruction takes, nor which kernel uses it. No code branches on the name of 
 from __future__ import annotations
 
 from gpusim.workload.atoms.copy import COPY_ATOMS, CopyAtom
-from gpusim.workload.atoms.cute_names import atom_of, copy_atom, is_atom_name, mma_atom
+from gpusim.workload.atoms.cute_names import atom_of, copy_atom, cute_name, is_atom_name, mma_atom
 from gpusim.workload.atoms.mma import FFMA, MMA_ATOMS, MmaAtom, largest_wgmma_n, legal_wgmma_n, mma_sync, wgmma
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "MmaAtom",
     "atom_of",
     "copy_atom",
+    "cute_name",
     "is_atom_name",
     "largest_wgmma_n",
     "legal_wgmma_n",

@@ -99,13 +99,27 @@ def atom_of(name: str) -> MmaAtom | CopyAtom:
     raise KernelError(f"atom: {name!r} is unknown; {hint if hint.startswith('did') else examples}")
 
 
+def cute_name(atom: MmaAtom | CopyAtom) -> str:
+    """CuTe's name of an atom, without template arguments of MMAs; empty where CuTe has none.
+
+    >>> cute_name(MMA_ATOMS["mma_sync_m16n8k16_bf16_fp32"]), cute_name(COPY_ATOMS["tma_load"])
+    ('SM80_16x8x16_F32BF16BF16F32_TN', 'SM90_TMA_LOAD')
+    >>> cute_name(COPY_ATOMS["st_global_b32"]), cute_name(MMA_ATOMS["ffma"])
+    ('UniversalCopy<uint32_t>', '')
+    """
+    if isinstance(atom, CopyAtom) and atom.name.startswith(("ld_", "st_")) and atom.bits_per_thread:
+        return f"UniversalCopy<uint{atom.bits_per_thread}_t>"
+    return next((name for name, known in {**_mma_names(), **_copy_names()}.items() if known == atom), "")
+
+
 def is_atom_name(text: str) -> bool:
     """Whether text is meant as the name of an atom, known or not, and not as a layout.
 
     >>> is_atom_name("SM80_16x8x99"), is_atom_name("ldmatrix_x4"), is_atom_name("(4,8):(8,1)"), is_atom_name("Sw<3,3,3>")
     (True, True, False, False)
     """
-    return re.match(r"\s*(cute::|(MMA|Copy)_(Atom|Traits)<|SM\d|[a-z]+_\w|ffma$)", text) is not None and "ptr" not in text
+    names = r"\s*(cute::|(MMA|Copy)_(Atom|Traits)<|(Universal|Default|AutoVectorizing)Copy|SM\d|[a-z]+_\w|ffma$)"
+    return re.match(names, text) is not None and "ptr" not in text
 
 
 def _bare(name: str) -> str:

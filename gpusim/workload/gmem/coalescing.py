@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim.errors import LayoutError, nearest
+from gpusim.errors import KernelError, LayoutError, nearest
 from gpusim.layout import ByteLayout, Layout, Swizzle, make_layout
 from gpusim.layout.int_tuple import compact_col_major
 from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.workload.atoms import CopyAtom, atom_of, is_atom_name
 from gpusim.workload.dtypes import DType
 from gpusim.workload.gmem.global_access import TAG_HASHES, global_access, tag_wavefronts
 from gpusim.workload.smem.access import AccessPattern
@@ -34,14 +35,23 @@ GLOBAL_OPS: Mapping[str, SmemOp] = MappingProxyType({
 
 
 def global_op(name: str) -> SmemOp:
-    """The row of ``GLOBAL_OPS`` with this name.
+    """The row of ``GLOBAL_OPS`` with this name. CuTe's cp.async atoms read as the load of the same width does.
 
-    >>> global_op("ld_global_b128").access_bytes
-    16
+    >>> global_op("ld_global_b128").access_bytes, global_op("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>").name
+    (16, 'ld_global_b32')
 
     Raises:
         LayoutError: no such instruction.
+        KernelError: CuTe has no such atom, or its lanes address no global memory.
     """
+    if is_atom_name(name) and name not in GLOBAL_OPS and not name.startswith(("ld_", "st_")):
+        try:
+            atom = atom_of(name)
+        except KernelError as error:
+            raise KernelError(str(error).replace("atom:", "coalesce:", 1)) from None
+        if not isinstance(atom, CopyAtom) or atom.source != "global" or atom.bits_per_thread is None:
+            raise KernelError(f"coalesce: lanes of {name!r} address no global memory; use ld_global_b128 or the like")
+        return GLOBAL_OPS[f"ld_global_b{atom.bits_per_thread}"]
     if name not in GLOBAL_OPS:
         raise LayoutError(f"coalesce: {name!r} is unknown; {nearest(name, GLOBAL_OPS)}")
     return GLOBAL_OPS[name]

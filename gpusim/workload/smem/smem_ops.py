@@ -119,17 +119,19 @@ operation is an add. Atomics of ``b32`` and ``b64`` are integer atomics; ``f32``
 
 
 def smem_op(name: str) -> SmemOp:
-    """The row of ``SMEM_OPS`` with this name.
+    """The row of ``SMEM_OPS`` with this name, or with CuTe's name of an atom.
 
-    >>> smem_op("ldmatrix_x4").num_phases
-    4
+    >>> smem_op("ldmatrix_x4").num_phases, smem_op("SM75_U32x4_LDSM_N").name
+    (4, 'ldmatrix_x4')
 
     Raises:
         LayoutError: no such instruction.
+        KernelError: see :func:`smem_op_name`.
     """
-    if name not in SMEM_OPS:
+    known = SMEM_OPS.get(name) or SMEM_OPS.get(smem_op_name(name))
+    if known is None:
         raise LayoutError(f"wavefronts: {name!r} is unknown; {smem_op_hint(name)}")
-    return SMEM_OPS[name]
+    return known
 
 
 def smem_op_name(name: str) -> str:

@@ -65,6 +65,7 @@ class TileAccess:
 
     def __post_init__(self) -> None:
         rule = self.rule
+        object.__setattr__(self, "op", rule.name)
         if rule.access_bytes < self.element_bytes:
             moved = f"{rule.access_bytes} byte{'s' if rule.access_bytes > 1 else ''}"
             raise LayoutError(

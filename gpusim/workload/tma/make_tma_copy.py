@@ -1,6 +1,7 @@
 """Derive TMA boxes and tensor maps from layouts, as CuTe's ``make_tma_copy`` does.
 
-In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TensorMap`, :class:`TmaCopy`.
+In: layouts of tensors in global memory and of tiles in shared memory. Out: :class:`TensorMap`, :class:`TmaCopy`, and
+the part of it that a CTA copies.
 
 Models:
 * The boxes that CuTe chooses for a tile.
@@ -21,9 +22,12 @@ from typing import Any, cast
 from gpusim.errors import LayoutError
 from gpusim.layout import int_tuple as it
 from gpusim.layout.algebra import coalesce, composition, right_inverse
-from gpusim.layout.int_tuple import IntTuple, ScaledBasis, show
-from gpusim.layout.layout import Layout, flatten, make_identity_layout
+from gpusim.layout.divide import logical_divide, tile_to_shape
+from gpusim.layout.int_tuple import E, IntTuple, ScaledBasis, show
+from gpusim.layout.layout import Layout, flatten, make_identity_layout, make_layout, size
 from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, ComposedLayout, mode_of
+from gpusim.layout.tiled import CopyAtomTV, TiledCopy
+from gpusim.layout.tiling import Tensor, domain_offset
 from gpusim.workload.dtypes import DType
 from gpusim.workload.tma.boxes import MAX_BOX_RANK, SMEM_BOX_ALIGNMENT_BYTES, TensorMap, check_full_rows
 
@@ -41,12 +45,16 @@ class TmaCopy:
             It has one mode for each dimension of the map. CuTe's ``tma_gbasis``.
         rest: layout from the number of an instruction to the coordinate, within the tile, at which it starts.
         num_multicast: CTAs among which each instruction is split.
+        tensor: layout of the tensor in global memory, in elements.
+        tiled: the tile as a tiled copy of one thread, which splits no instruction.
     """
 
     tensor_map: TensorMap
     basis: Layout
     rest: Layout
     num_multicast: int
+    tensor: Layout
+    tiled: TiledCopy
 
     @property
     def num_instructions(self) -> int:
@@ -57,6 +65,94 @@ class TmaCopy:
     def num_bytes(self) -> int:
         """Bytes of the full tile: the transaction count of the mbarrier in each CTA that receives it."""
         return self.num_instructions * self.num_multicast * self.tensor_map.box.num_bytes
+
+    def get_tma_tensor(self, shape: IntTuple) -> Tensor:
+        """A tensor of ``shape`` whose elements are the coordinates that TMA instructions take, innermost dimension first.
+
+        Raises:
+            LayoutError: a shape that is not congruent with the tensor's.
+        """
+        if not it.congruent(shape, self.tensor.shape):
+            raise LayoutError(f"TMA copy: {show(shape)} is no shape of {self.tensor}: use its modes")
+        bases = make_identity_layout(self.tensor.shape).stride
+        stride = it.map_leaves(self._coordinate, self.tensor.stride, bases)
+        return Tensor(Layout(shape, stride), (0,) * self.tensor_map.rank)
+
+    def _coordinate(self, stride: int, mode: ScaledBasis) -> ScaledBasis:
+        """Step of one mode of the tensor in the map's coordinates; merged modes count in steps of their stride."""
+        steps = [[step for _extent, step in part.modes] for part in self.basis]
+        dimension = next(i for i, merged in enumerate(steps) if mode in merged)
+        if len(steps[dimension]) == 1:
+            return E(dimension)
+        step_bytes = max(self.tensor_map.global_strides_bytes[dimension - 1], 1)
+        return ScaledBasis(it.ceil_div(stride * self.tensor_map.dtype.num_bytes, step_bytes), (dimension,))
+
+    def get_slice(self, cta_idx: int) -> CtaTmaCopy:
+        """The part of CTA ``cta_idx`` of the multicast; 0 without one.
+
+        >>> from gpusim.layout import local_tile, tile_to_shape
+        >>> from gpusim.workload.dtypes import BF16
+        >>> from gpusim.workload.smem.wgmma_operands import gmma_atom
+        >>> smem = tile_to_shape(gmma_atom("K", "128B", element_bits=16), (128, 128))
+        >>> copy = make_tma_copy(Layout((1024, 512), (512, 1)), BF16, smem, num_multicast=2)
+        >>> tiles = local_tile(copy.get_tma_tensor((1024, 512)), (128, 128), (None, None))
+        >>> print(copy.get_slice(1).partition_S(tiles))
+        (0,64) o (((64,128),2),1,1,8,4):(((1@0,1@1),64@0),0,0,128@1,128@0)
+
+        Raises:
+            LayoutError: there is no such CTA.
+        """
+        if not 0 <= cta_idx < self.num_multicast:
+            raise LayoutError(f"TMA copy: no CTA {cta_idx}: use 0 to {self.num_multicast - 1}")
+        return CtaTmaCopy(self, cta_idx)
+
+
+@dataclass(frozen=True, slots=True)
+class CtaTmaCopy:
+    """One CTA's part of a TMA copy. As in CuTe, the elements of an instruction are all from where the CTA's slice starts."""
+
+    copy: TmaCopy
+    cta_idx: int
+
+    def partition_S(self, tensor: Any) -> Tensor:  # noqa: N802 - CuTe's name
+        """The source: ((elements of an instruction, instructions), RestM, RestN, ...)."""
+        return self._started(self.copy.tiled.get_slice(0).partition_S(tensor))
+
+    def partition_D(self, tensor: Any) -> Tensor:  # noqa: N802 - CuTe's name
+        """The destination: ((elements of an instruction, instructions), RestM, RestN, ...)."""
+        return self._started(self.copy.tiled.get_slice(0).partition_D(tensor))
+
+    def _started(self, part: Tensor) -> Tensor:
+        start = self.cta_idx * (self.copy.basis.size // self.copy.num_multicast)
+        return domain_offset(((start, 0), *(0,) * (part.rank - 1)), part)
+
+
+def tma_partition(copy: TmaCopy, cta_coord: Any, cta_layout: Layout, smem: Tensor, gmem: Tensor) -> tuple[Tensor, Tensor]:
+    """(global memory, shared memory) as ((elements of an instruction, instructions), rest): CuTe's ``tma_partition``.
+
+    Args:
+        copy: the copy.
+        cta_coord: coordinate of a CTA in ``cta_layout``.
+        cta_layout: layout from a coordinate to the number of a CTA within the multicast.
+        smem: tile of shared memory, as mode 0, then any modes.
+        gmem: tile of the tensor of coordinates, as mode 0, then any modes.
+
+    Raises:
+        LayoutError: tiles of different sizes.
+    """
+    tile, num_values = smem.inner[0], copy.basis.size
+    if tile.size != size(gmem, 0):
+        raise LayoutError(f"TMA partition: tiles of {tile.size} and {size(gmem, 0)} elements: use tiles of one size")
+    full = tile_to_shape(make_layout(right_inverse(tile)), tile.size)
+    tiler = logical_divide(full, Layout(num_values))
+    start = cta_layout(cta_coord) * (num_values // cta_layout.cosize)
+
+    def parted(tensor: Tensor) -> Tensor:
+        rest = (None,) * (tensor.rank - 1)
+        by_instruction = coalesce(composition(tensor, (tiler, *rest)), ((1, 1),))
+        return domain_offset(((start, 0), *(0,) * len(rest)), by_instruction)
+
+    return parted(gmem), parted(smem)
 
 
 def tensor_map(
@@ -184,7 +280,16 @@ def make_tma_copy(
             f"TMA copy: boxes of {described.box.num_bytes} bytes side by side: use slices of whole "
             f"{SMEM_BOX_ALIGNMENT_BYTES}s"
         )
-    return TmaCopy(tensor_map=described, basis=basis, rest=rest, num_multicast=num_multicast)
+    return TmaCopy(
+        tensor_map=described, basis=basis, rest=rest, num_multicast=num_multicast, tensor=tensor,
+        tiled=_tiled(layout, shape, basis.size),
+    )
+
+
+def _tiled(layout: Layout, tiler: IntTuple, num_values: int) -> TiledCopy:
+    """The tile as a copy of one thread: instructions one after the other."""
+    values = tile_to_shape(make_layout(composition(right_inverse(layout), num_values)), layout.size)
+    return TiledCopy(CopyAtomTV.vector(num_values), make_layout(Layout(1, 0), values), it.product_each(tiler))
 
 
 def _swizzle_and_layout(smem: Layout | ComposedLayout | ByteLayout, dtype: DType) -> tuple[str, Layout, int]:

@@ -72,6 +72,7 @@ def all_cases(seed: int) -> Iterator[Case]:
     yield from tensor_maps(draw)
     yield from unusual_tensor_maps()
     yield from refused_tensor_maps()
+    yield from tma_partitions()
 
 
 def atoms() -> Iterator[Case]:
@@ -267,3 +268,49 @@ def refused_tensor_maps() -> Iterator[Case]:
     yield tensor_map("half_t", ((1024, 512), (512, 1)), tile("K", "128B", 16, (192, 64)), (192, 64), 128)
     yield tensor_map("half_t", ((1024, 512), (512, 1)), plain(16, (64, 64), (64, 1), 3, 5, 3), (64, 64))
     yield tensor_map("half_t", ((1024, 512), (512, 1)), plain(16, (64, 64), (64, 1), 4, 4, 4), (64, 64))
+
+
+def tma_partition(gmem: tuple[Any, Any], smem: str, tiler: tuple[Any, ...], multicast: int, cta: int) -> Case:
+    """Coordinates of a tensor as TMA takes them, and what a CTA of a multicast copies of all tiles and stages.
+
+    The tiles are cut by ``local_tile``; ``get_slice`` cuts them, then ``tma_partition`` does. A tile with stages has a mode
+    more than the tiler.
+    """
+    shape, stride = gmem
+    op = "SM90_TMA_LOAD{}" if multicast == 1 else "SM90_TMA_LOAD_MULTICAST{}"
+    every = ",".join("_" for _ in tiler)
+    group = f"group_modes<0,{len(tiler)}>"
+    cpp = (
+        f"auto gmem = make_tensor(make_gmem_ptr(reinterpret_cast<half_t*>(4096ull)), "
+        f"make_layout({dynamic(shape)}, {strides(stride)})); auto smem = {smem}; auto tiler = {static(tiler)}; "
+        f"auto stage = first_modes<{len(tiler)}>(smem); auto copy = make_tma_copy({op}, gmem, stage, tiler, "
+        f"Int<{multicast}>{{}}); auto sA = make_tensor(make_smem_ptr(reinterpret_cast<half_t*>(1024ull)), smem); "
+        f"auto mA = copy.get_tma_tensor(shape(gmem)); auto gA = local_tile(mA, tiler, make_coord({every})); "
+        f"auto part = copy.get_slice({cta}); "
+        f"auto [tAgA, tAsA] = tma_partition(copy, {cta}, Layout<Int<{multicast}>>{{}}, {group}(sA), {group}(gA)); "
+        'print(mA.layout()); place(part.partition_S(gA), sA); place(part.partition_D(sA), sA); place(tAgA, sA); '
+        "place(tAsA, sA);"
+    )
+    return Case("tma partition", (f"{text(shape)}:{text(stride)}", "layout", text(tiler), multicast, cta), cpp, smem)
+
+
+def tma_partitions() -> Iterator[Case]:
+    """Tiles of wgmma of both major modes, with stages, batches and multicast, and tiles of modes that are nested or many."""
+    for mode in MODES:
+        for multicast, cta in ((1, 0), (2, 1), (4, 0), (4, 3)):
+            k_tile, mn_tile = tile("K", mode, 16, (128, 64, 3), (1, 2, 3)), tile("MN", mode, 16, (128, 64, 2), (2, 1, 3))
+            yield tma_partition(((1024, 512), (512, 1)), k_tile, (128, 64), multicast, cta)
+            yield tma_partition(((1024, 512, 5), (1, 1024, 524288)), mn_tile, (128, 64), multicast, cta)
+    small = tile("K", "128B", 16, (64, 64))
+    yield tma_partition(((1000, 520), (520, 1)), tile("K", "128B", 16, (128, 128, 4)), (128, 128), 2, 1)  # tiles reach out
+    yield tma_partition(((1024, 256), (1, 1024)), "make_layout(make_shape(Int<64>{},Int<32>{}))", (64, 32), 1, 0)
+    yield tma_partition(((4096,), (1,)), "make_layout(make_shape(Int<256>{}))", (256,), 1, 0)
+    yield tma_partition(
+        ((512, 64, 8, 3), (64, 1, 32768, 262144)), tile("K", "128B", 16, (64, 64, 2)), (64, 64, 2), 4, 2
+    )
+    yield tma_partition(
+        ((512, 64, 8, 3, 2, 6), (64, 1, 32768, 262144, 786432, 1572864)), small, (64, 64), 1, 0
+    )  # the last two modes are one of the map
+    nested = plain(16, ((32, 2), 64), ((64, 2048), 1), 3)
+    yield tma_partition((((32, 40), 64), ((64, 4096), 1)), nested, ((32, 2), 64), 1, 0)
+    yield tma_partition(((1024, 512, 1), (512, 1, 0)), small, (64, 64), 2, 1)  # a batch of one

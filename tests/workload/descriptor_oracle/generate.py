@@ -54,6 +54,26 @@ auto first_stage(ComposedLayout<Swizzle, smem_ptr_flag_bits<Bits>, Layout> const
   return composition(tile.layout_a(), smem_ptr_flag_bits<Bits>{}, take<0, 2>(tile.layout_b()));
 }
 
+// The first modes, with or without a swizzle.
+template <int N, class Swizzle, int Bits, class Layout>
+auto first_modes(ComposedLayout<Swizzle, smem_ptr_flag_bits<Bits>, Layout> const& tile) {
+  return composition(tile.layout_a(), smem_ptr_flag_bits<Bits>{}, take<0, N>(tile.layout_b()));
+}
+template <int N, class Shape, class Stride> auto first_modes(Layout<Shape, Stride> const& tile) { return take<0, N>(tile); }
+
+// A tensor as "; start o layout", its start in elements from that of the tile or as a coordinate.
+template <class Tensor, class Tile> static void place(Tensor const& tensor, Tile const& tile) {
+  std::printf(" ; ");
+  if constexpr (is_smem<Tensor>::value) {
+    auto first = [](auto const& t) { return reinterpret_cast<std::size_t>(raw_pointer_cast(t.data())); };
+    std::printf("%d", int(first(tensor) - first(tile)) / 2);
+  } else {
+    print(tensor.data().coord_);
+  }
+  std::printf(" o ");
+  print(tensor.layout());
+}
+
 template <class T> static void list(T const* values, unsigned count) {
   std::printf(", [");
   for (unsigned i = 0; i < count; ++i) std::printf(i ? ", %llu" : "%llu", static_cast<unsigned long long>(values[i]));
@@ -97,15 +117,17 @@ def main() -> None:
         texts = dict(zip(layouts, ask_all([f"print({layout});" for layout in layouts]), strict=True))
         answers = ask_all([case.cpp for case in cases])
     rows = [
-        [case.kind, *(texts[case.layout] if arg == "layout" else arg for arg in case.args), *parsed(answer)]
+        [case.kind, *(texts[case.layout] if arg == "layout" else arg for arg in case.args), *parsed(answer, case.kind)]
         for case, answer in zip(cases, answers, strict=True)
     ]
     lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
     args.out.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def parsed(answer: str) -> list[object]:
-    """The answer; of a tensor map, the driver's arguments and the basis."""
+def parsed(answer: str, kind: str) -> list[object]:
+    """The answer; of a tensor map, the driver's arguments and the basis; of a partition, what follows the arguments."""
+    if kind == "tma partition":
+        return answer.rpartition("] ")[2].split(" ; ")
     if not answer.startswith("["):
         return [answer]
     arguments, _, basis = answer.rpartition("] ")
