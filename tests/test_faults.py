@@ -61,6 +61,30 @@ def test_a_fault_is_one_sentence_with_a_status_of_its_own(
     assert "in crash" in capsys.readouterr().err
 
 
+def test_sys_exit_of_a_users_code_is_no_success(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gpusim.cli.gpus.console_for", lambda *_: sys.exit(0))
+    assert main(["gpus"]) == 2
+    assert "calls sys.exit()" in capsys.readouterr().err
+
+    def program(cta: Any) -> Iterator[ops.Op]:
+        yield ops.Syncthreads()
+        sys.exit(0)
+
+    role = WarpRole(name="r", num_warps=1, program=program)
+    with pytest.raises(GpusimError, match="role 'r' of CTA 0: its program raises SystemExit: 0 before op 2"):
+        simulate(Launch(kernel="k", num_ctas=1, num_tiles=1, roles=(role,)), TOY)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+def test_a_closed_pipe_is_no_success() -> None:
+    command = [sys.executable, "-m", "gpusim", "gpus"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_ends_all_processes_with_one_sentence(tmp_path: Path, number: str, status: int) -> None:
