@@ -28,12 +28,12 @@ from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
 from gpusim.cli.lint import lint_command
 from gpusim.cli.measure import measure_command
-from gpusim.cli.options import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, OK, Commands, PartOfResult, where
+from gpusim.cli.options import BAD_INPUT, CLOSED_PIPE, OK, Commands, PartOfResult, where
 from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
 from gpusim.cli.sweep import SWEEP
 from gpusim.cli.validate import validate_command
-from gpusim.errors import GpusimError, fault, nearest, say
+from gpusim.errors import INTERRUPTED, GpusimError, fault, nearest, say
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("predict", PREDICT),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GPU_HELP = "GPU by name, by a unique beginning of it (gpusim gpus lists all), or by TOML file."
 
-OK, MISMATCH, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141
+OK, MISMATCH, BAD_INPUT, CLOSED_PIPE = 0, 1, 2, 141
 """Exit statuses of the process."""
 
 
