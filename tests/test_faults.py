@@ -226,6 +226,26 @@ def drawn_launch(draw: random.Random) -> Launch:
     )
 
 
+@pytest.mark.parametrize("given", [{"num_ctas": 1 << 26, "num_tiles": 1}, {"num_ctas": 1, "num_tiles": 1 << 26}])
+def test_a_launch_that_no_memory_holds_is_refused(given: dict[str, int]) -> None:
+    role = WarpRole(name="r", num_warps=1, program=lambda cta: iter((ops.Syncthreads(),)))
+    with pytest.raises(GpusimError, match="plans at most 33554432"):
+        Launch(kernel="k", roles=(role,), **given).check(TOY)
+
+
+def test_a_check_of_ones_own_launch_shows_its_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from gpusim import Launch, WarpRole\nfrom gpusim.workload import ops\n"
+        "def program(cta):\n    yield ops.Syncthreads()\n"
+        "launch = Launch(kernel='k', num_ctas=9999, num_tiles=9999, roles=(WarpRole(name='r', num_warps=1, program=program),))\n"
+    )
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setattr("gpusim.cli.options.Spinner.show_progress", lambda _, done, total, cycle: seen.append((done, total)))
+    profile = Path(__file__).parent / "evidence" / "data" / "copy_raw.csv"
+    main(["check", str(profile), "--gpu", "h200_sxm", "--match", "copy", "--launch", f"{tmp_path}/mine.py:launch"])
+    assert {total for _, total in seen} == {9999}
+
+
 def test_launches_of_ones_own_are_simulated_or_refused() -> None:
     draw = random.Random(13)
     kinds: dict[str, int] = {}
