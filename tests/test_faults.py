@@ -237,7 +237,8 @@ def test_a_check_of_ones_own_launch_shows_its_progress(monkeypatch: pytest.Monke
     (tmp_path / "mine.py").write_text(
         "from gpusim import Launch, WarpRole\nfrom gpusim.workload import ops\n"
         "def program(cta):\n    yield ops.Syncthreads()\n"
-        "launch = Launch(kernel='k', num_ctas=9999, num_tiles=9999, roles=(WarpRole(name='r', num_warps=1, program=program),))\n"
+        "role = WarpRole(name='r', num_warps=1, program=program)\n"
+        "launch = Launch(kernel='k', num_ctas=9999, num_tiles=9999, roles=(role,))\n"
     )
     seen: list[int] = []
     monkeypatch.setattr("gpusim.cli.options.Spinner.show_progress", lambda _, *numbers: seen.append(numbers[1]))
