@@ -211,7 +211,7 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
     try:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # if Ctrl-C comes before it begins
         with suppress(KeyboardInterrupt):
-            signal.signal(signal.SIGINT, server.handle_exit)  # or Ctrl-C tears apart what is being started
+            signal.signal(signal.SIGINT, server.handle_exit)  # before the loop runs, an exception would stop its making
             tell(address)
             if opens:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
