@@ -34,7 +34,7 @@ def run() -> int:
         from gpusim.cli import main
 
         status = main()
-        if ENDED and status != INTERRUPTED:  # code that ignores exceptions has swallowed this one
+        if ENDED and status not in (0, INTERRUPTED):  # the exception is lost, and another error came of the signal
             say("interrupted")
         return 128 + ENDED[0] if ENDED else status
     except KeyboardInterrupt:
