@@ -6,7 +6,7 @@ import os
 import signal
 from types import FrameType
 
-from gpusim.errors import fault, say
+from gpusim.errors import INTERRUPTED, fault, say
 
 ENDED: list[int] = []
 """Signals that asked the process to end."""
@@ -34,15 +34,18 @@ def run() -> int:
         from gpusim.cli import main
 
         status = main()
+        if ENDED and status not in (0, INTERRUPTED):  # the exception is lost, and another error came of the signal
+            say("interrupted")
         return 128 + ENDED[0] if ENDED else status
     except KeyboardInterrupt:
         say("interrupted")
-        return 128 + ENDED[0] if ENDED else 130
+        return 128 + ENDED[0] if ENDED else INTERRUPTED
     except Exception as error:  # noqa: BLE001  # of an import
         return fault(error)
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+        exec("")  # Python forgets a Ctrl-C in a string that it ran, after which it ends by SIGINT
         gc.freeze()  # nobody looks for garbage among what ends with the process: a fifth of a second
 
 

@@ -51,6 +51,9 @@ class DataError(SimulationError):
 FAULT: Final = 70
 """Exit status of the command line where gpusim itself is at fault (``EX_SOFTWARE``)."""
 
+INTERRUPTED: Final = 130
+"""Exit status of the command line after Ctrl-C."""
+
 _MOST_LETTERS: Final = 300
 
 

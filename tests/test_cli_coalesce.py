@@ -81,6 +81,15 @@ def test_the_next_command_is_coalesced(capsys: pytest.CaptureFixture[str]) -> No
         assert mended["changes"] == []
 
 
+@pytest.mark.parametrize("lanes", ["128:1", "96:1@0", "16:1", "(4,8):(0,1)"])
+def test_a_change_moves_as_many_bytes(lanes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    large = ["coalesce", "--layout", "(128,32):(32,1)", *FLOATS[3:]]
+    now = document([*large, "--threads", lanes], capsys)
+    assert now["num_sectors"] > now["num_fewest_sectors"]
+    assert now["changes"][0]["num_sectors"] == now["num_fewest_sectors"]
+    assert {change["num_used_bytes"] for change in now["changes"]} == {now["num_used_bytes"]}
+
+
 def test_an_access_that_starts_inside_a_sector_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
     shifted = ",".join(str(4 + 4 * lane) for lane in range(32))
     assert main([*OFFSETS, shifted]) == 0

@@ -45,6 +45,13 @@ def is_a_sentence(text: str) -> bool:
 # ---------------------------------------------------------------------- the last handler
 
 
+def handles(pid: int, number: int) -> bool:
+    """Whether a process handles a signal; True where nobody says so."""
+    status = Path(f"/proc/{pid}/status")
+    caught = re.search(r"SigCgt:\s*(\w+)", status.read_text()) if status.exists() else None
+    return caught is None or int(caught[1], 16) >> (number - 1) & 1 == 1
+
+
 def crash(*arguments: object, **named: object) -> None:
     raise KeyError("")
 
@@ -61,6 +68,30 @@ def test_a_fault_is_one_sentence_with_a_status_of_its_own(
     assert "in crash" in capsys.readouterr().err
 
 
+def test_sys_exit_of_a_users_code_is_no_success(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gpusim.cli.gpus.console_for", lambda *_: sys.exit(0))
+    assert main(["gpus"]) == 2
+    assert "calls sys.exit()" in capsys.readouterr().err
+
+    def program(cta: Any) -> Iterator[ops.Op]:
+        yield ops.Syncthreads()
+        sys.exit(0)
+
+    role = WarpRole(name="r", num_warps=1, program=program)
+    with pytest.raises(GpusimError, match="role 'r' of CTA 0: its program raises SystemExit: 0 before op 2"):
+        simulate(Launch(kernel="k", num_ctas=1, num_tiles=1, roles=(role,)), TOY)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+def test_a_closed_pipe_is_no_success() -> None:
+    command = [sys.executable, "-m", "gpusim", "gpus"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_ends_all_processes_with_one_sentence(tmp_path: Path, number: str, status: int) -> None:
@@ -72,12 +103,14 @@ def test_a_signal_ends_all_processes_with_one_sentence(tmp_path: Path, number: s
     with subprocess.Popen(
         [sys.executable, "-m", "gpusim", *words], stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
+        while not handles(process.pid, getattr(signal, number)):  # Python is still starting
+            time.sleep(0.01)
         time.sleep(3.0)
         began = time.monotonic()
         os.killpg(process.pid, getattr(signal, number))
         _, errors = process.communicate(timeout=60)
         took = time.monotonic() - began
-    assert process.returncode in (status, -signal.SIGINT)  # Python's own where Ctrl-C comes in a string that it runs
+    assert process.returncode == status
     assert errors.count("gpusim: interrupted") == 1
     assert not re.search("Traceback|leaked", errors)
     assert old.read_text() == "old"
@@ -191,6 +224,27 @@ def drawn_launch(draw: random.Random) -> Launch:
         buffers=(Buffer(name="a", stage_bytes=number(1024), num_stages=number(4)),),
         mbarriers=(Mbarrier(name="full", num_arrivals=number(1), num_stages=number(4)),),
     )
+
+
+@pytest.mark.parametrize("given", [{"num_ctas": 1 << 26, "num_tiles": 1}, {"num_ctas": 1, "num_tiles": 1 << 26}])
+def test_a_launch_that_no_memory_holds_is_refused(given: dict[str, int]) -> None:
+    role = WarpRole(name="r", num_warps=1, program=lambda cta: iter((ops.Syncthreads(),)))
+    with pytest.raises(GpusimError, match="plans at most 33554432"):
+        Launch(kernel="k", roles=(role,), **given).check(TOY)
+
+
+def test_a_check_of_ones_own_launch_shows_its_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from gpusim import Launch, WarpRole\nfrom gpusim.workload import ops\n"
+        "def program(cta):\n    yield ops.Syncthreads()\n"
+        "role = WarpRole(name='r', num_warps=1, program=program)\n"
+        "launch = Launch(kernel='k', num_ctas=9999, num_tiles=9999, roles=(role,))\n"
+    )
+    seen: list[int] = []
+    monkeypatch.setattr("gpusim.cli.options.Spinner.show_progress", lambda _, *numbers: seen.append(numbers[1]))
+    profile = Path(__file__).parent / "evidence" / "data" / "copy_raw.csv"
+    main(["check", str(profile), "--gpu", "h200_sxm", "--match", "copy", "--launch", f"{tmp_path}/mine.py:launch"])
+    assert set(seen) == {9999}
 
 
 def test_launches_of_ones_own_are_simulated_or_refused() -> None:

@@ -1,8 +1,8 @@
 """Command line of gpusim. Bad input gives a one-sentence error and exit status 2.
 
 Status 0 is success, 1 a mismatch, 2 bad input, 3 nothing to compare (``check``). Status 70 is a fault of gpusim itself, 130
-an interruption, 143 an end from outside. Slow imports are in the commands that need them. A new command is a new module here
-and one row in ``COMMANDS``.
+an interruption, 141 a closed pipe (``gpusim gpus | head``), 143 an end from outside. Slow imports are in the commands that
+need them. A new command is a new module here and one row in ``COMMANDS``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from gpusim.cli.kernels import EXPLAIN, PREDICT
 from gpusim.cli.layout import layout_command
 from gpusim.cli.lint import lint_command
 from gpusim.cli.measure import measure_command
-from gpusim.cli.options import BAD_INPUT, INTERRUPTED, OK, Commands, PartOfResult, where
+from gpusim.cli.options import BAD_INPUT, CLOSED_PIPE, OK, Commands, PartOfResult, where
 from gpusim.cli.raster import RASTER
 from gpusim.cli.sass import sass_command
 from gpusim.cli.sweep import SWEEP
 from gpusim.cli.tiles import TILES
 from gpusim.cli.validate import validate_command
-from gpusim.errors import GpusimError, fault, nearest, say
+from gpusim.errors import INTERRUPTED, GpusimError, fault, nearest, say
 
 COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
     ("predict", PREDICT),
@@ -63,9 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = get_command(app).main(args=arguments, prog_name="gpusim", standalone_mode=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # the reader has gone (`gpusim gpus | head`); typer and rich exit then
+    except (BrokenPipeError, SystemExit) as error:
+        if not any(isinstance(each, BrokenPipeError) for each in (error, error.__context__)):  # typer and rich exit then
+            return _refuse("Python code of the user's calls sys.exit(), wants code that returns or raises an exception")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return CLOSED_PIPE
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except TyperException as error:

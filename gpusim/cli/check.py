@@ -192,10 +192,11 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
         dict(parse_tolerance(text, f"--{name}") for text in ours[name] or ()) for name in ("tolerance", "worse")
     )
     baseline = None if ours["baseline"] is None else _file(ours["baseline"], "--baseline")
-    with spinner("comparing" if gpu is None else f"simulating on {gpu.name}"):
+    with spinner("comparing" if gpu is None else f"simulating on {gpu.name}") as status:
         return check_profile(
             _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, baseline=baseline,
-            limits=Limits(tolerances=tolerances, worse=worse, clock_mhz=ours["clock_mhz"], is_strict=ours["strict"]),
+            limits=Limits(tolerances=tolerances, worse=worse, clock_mhz=ours["clock_mhz"], is_strict=ours["strict"],
+                          on_progress=status.show_progress),
             decimal=ours["decimal"],
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,9 +52,10 @@ def explore_command(
     for flag, value in (("--only", only), ("--jobs", jobs)):
         if value is not None:
             raise ConfigError(f"{flag} is of a static copy: say --export DIR, too")
-    from gpusim.explore.app import listening, serve
+    with suppress(KeyboardInterrupt):
+        from gpusim.explore.app import listening, serve
 
-    serve(listening(port), opens=not no_open, tell=_tell)
+        serve(listening(port), opens=not no_open, tell=_tell)
     typer.echo("explore: ended")
 
 

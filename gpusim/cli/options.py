@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 GPU_HELP = "GPU by name, by a unique beginning of it (gpusim gpus lists all), or by TOML file."
 
-OK, MISMATCH, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+OK, MISMATCH, BAD_INPUT, CLOSED_PIPE = 0, 1, 2, 141
 """Exit statuses of the process."""
 
 
@@ -193,8 +193,8 @@ class _Trimmed:
 SILENT_S = 1.0
 """Seconds of a simulation before a terminal shows its progress."""
 
-LEAST_SHARE = 0.15
-"""Fraction of the CTAs that must exit before the remaining time is estimated.
+LEAST_SHARE, ENOUGH_CTAS = 0.15, 20_000
+"""Fraction of the CTAs, and number of CTAs, of which one must exit before the remaining time is estimated.
 
 First waves take longer to simulate. Runs that look for a clock end before."""
 
@@ -246,11 +246,13 @@ def seconds_left(points: Sequence[tuple[float, int]], num_ctas: int) -> float | 
 
     >>> seconds_left([(0.0, 0), (1.0, 0), (2.0, 100), (3.0, 200), (4.0, 300)], 1000), seconds_left([(0.0, 0), (2.0, 9)], 99)
     (7.0, None)
+    >>> seconds_left([(0.0, 0), (1.0, 10_000), (3.0, 30_000)], 10_000_000)
+    997.0
     """
     (begin, at_first), (now, num_done) = points[0], points[-1]
     middle = bisect_right(points, (begin + now) / 2.0, key=lambda point: point[0]) - 1
     then, before = points[middle]
-    if num_done == at_first or num_done < LEAST_SHARE * num_ctas:
+    if num_done == at_first or num_done < min(ENOUGH_CTAS, LEAST_SHARE * num_ctas):
         return None
     rates = [(num_done - before) / (now - then), (num_done - at_first) / (now - begin)]
     return (num_ctas - num_done) / max(rates)

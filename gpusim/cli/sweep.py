@@ -54,6 +54,9 @@ SWEEP = kernel_group(
 )
 
 
+NONE_FINISHED = PartOfResult("interrupted before a configuration was simulated; nothing is written")
+
+
 def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
     given, outputs = given_options(row, values), output_paths(values)
     top, jobs = values["top"], values["jobs"] if values["jobs"] is not None else os.cpu_count() or 1
@@ -69,8 +72,13 @@ def _sweep(row: KernelModel, values: Mapping[str, Any]) -> None:
 
     with progress(says_left=True) as tell:
         settings = SweepSettings(top=top, jobs=jobs, dask=values["dask"], simulate_options=options)
-        sweep = run_sweep(row.name, given, gpu, settings, progress=tell)
+        try:
+            sweep = run_sweep(row.name, given, gpu, settings, progress=tell)
+        except KeyboardInterrupt:
+            raise NONE_FINISHED from None
     if sweep.is_interrupted:
+        if all(entry.status == "not reached" for entry in sweep.entries):
+            raise NONE_FINISHED
         outputs = {flag: path and part_path(path) for flag, path in outputs.items()}
     json_path, csv_path, plot_path = outputs.values()
     if json_path is not None:

@@ -7,6 +7,7 @@ it through a name that points here (DNS rebinding). The policy of its answers lo
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 import warnings
@@ -205,14 +206,16 @@ def serve(found: socket.socket, *, opens: bool, tell: Callable[[str], None]) -> 
         make_app(worker.ask, port), log_level="warning", access_log=False, lifespan="off", server_header=False, ws="none",
         proxy_headers=False, timeout_graceful_shutdown=1,
     )
+    server = uvicorn.Server(config)
     threading.Thread(target=_warm_up, args=(worker,), daemon=True).start()
     try:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # if Ctrl-C comes before it begins
         with suppress(KeyboardInterrupt):
+            signal.signal(signal.SIGINT, server.handle_exit)  # before the loop runs, an exception would stop its making
             tell(address)
             if opens:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-            uvicorn.Server(config).run(sockets=[found])
+            server.run(sockets=[found])
     finally:
         worker.end()
         found.close()

@@ -1,16 +1,19 @@
 """Worker processes of the explorer, with limits of work and time for each answer and a cache of answers.
 
-Small questions and large ones have a process each, so that no small one waits for a large one.
+Small questions have a process, and large ones several, so that no small one waits for a large one.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from queue import Empty, LifoQueue
 from typing import Any, Final
 
 from gpusim.errors import GpusimError
@@ -19,7 +22,7 @@ from gpusim.explore.questions import answer_of, question_of
 from gpusim.workers import deaf_to_ctrl_c
 
 PATIENCE_S: Final = 30.0
-"""Seconds that one answer may take."""
+"""Seconds that one answer may take, and that a question waits for a process."""
 
 KEPT: Final = 64
 """Answers that are cached, so that going back is immediate."""
@@ -37,6 +40,9 @@ MOST_SMALL: Final = 100_000
 MOST_WORK: Final = 4_000_000
 """Work beyond which a question is refused beforehand: a core would take about half a minute."""
 
+NUM_LARGE: Final = max(2, min(4, os.cpu_count() or 1))
+"""Large questions that are answered at once."""
+
 Gone = Callable[[], bool]
 
 
@@ -49,13 +55,13 @@ LEFT: Final = "nobody waits for the answer any more"
 
 
 class Workers:
-    """A worker for small questions, and one for large ones."""
+    """A worker for small questions, and some for large ones."""
 
     def __init__(self) -> None:
-        self.small, self.large = Worker(), Worker()
+        self.small, self.large = Pool(), Pool(num=NUM_LARGE)
 
     def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False, gone: Gone = NEVER) -> Answer:
-        """Answer, as :meth:`Worker.ask`.
+        """Answer, as :meth:`Pool.ask`.
 
         Raises:
             RefusedError: there is no answer, or it would take too long.
@@ -67,21 +73,20 @@ class Workers:
         return (self.large if work > MOST_SMALL else self.small).ask(page, words, is_plain, gone)
 
     def end(self) -> None:
-        """Stop both."""
+        """Stop all."""
         self.small.end()
         self.large.end()
 
 
-class Worker:
-    """A process that answers one request after the other. One that takes too long is ended, and another is started."""
+class Pool:
+    """Workers of which any idle one answers. A cached answer needs none."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = PATIENCE_S, num: int = 1) -> None:
+        self.workers = tuple(Worker() for _ in range(num))
         self._patience_s = patience_s
-        self._turn = threading.Lock()
-        self._change = threading.Lock()  # guards the process, which is ended only when it has started completely
-        self._is_over = False
-        self._process: Any = None
-        self._ours: Connection | None = None
+        self._idle: LifoQueue[Worker] = LifoQueue()  # the last one is used again: its process runs
+        for worker in reversed(self.workers):
+            self._idle.put(worker)
         self._kept: OrderedDict[tuple[str, bool, tuple[tuple[str, str], ...]], Answer | RefusedError] = OrderedDict()
 
     def ask(self, page: str, words: Mapping[str, str], is_plain: bool = False, gone: Gone = NEVER) -> Answer:
@@ -92,25 +97,65 @@ class Worker:
         """
         key = (page, is_plain, tuple(sorted(words.items())))
         until = time.monotonic() + self._patience_s
-        while not self._turn.acquire(timeout=LOOK_S):
+        while (found := self._kept.get(key)) is None:
             if gone():
                 raise RefusedError(LEFT)
             if time.monotonic() > until:
                 raise RefusedError("other questions are being answered, ask again")
-        try:
-            found = self._kept.get(key)
-            if found is None:
-                if gone():
-                    raise RefusedError(LEFT)
-                found = self._kept[key] = self._asked(page, words, is_plain, gone)
-                if len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
-            else:
-                self._kept.move_to_end(key)
-        finally:
-            self._turn.release()
+            with suppress(Empty):
+                worker = self._idle.get(timeout=LOOK_S)
+                try:
+                    if key not in self._kept:  # the same question may have been answered meanwhile
+                        self._kept[key] = worker.ask(page, words, is_plain, gone, self._patience_s)
+                finally:
+                    self._idle.put(worker)
+        with suppress(KeyError):  # other threads forget answers
+            self._kept.move_to_end(key)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
         if isinstance(found, RefusedError):
             raise RefusedError(str(found), found.field)
+        return found
+
+    def end(self) -> None:
+        """Stop: current requests are refused, and no process is started any more."""
+        for worker in self.workers:
+            worker.end()
+
+
+class Worker:
+    """A process that answers one request after the other. One that takes too long is ended, and another is started."""
+
+    def __init__(self) -> None:
+        self._change = threading.Lock()  # guards the process, which is ended only when it has started completely
+        self._is_over = False
+        self._process: Any = None
+        self._ours: Connection | None = None
+
+    def ask(
+        self, page: str, words: Mapping[str, str], is_plain: bool, gone: Gone, patience_s: float
+    ) -> Answer | RefusedError:
+        """Answer, or the reason why there is none.
+
+        Raises:
+            RefusedError: it takes too long, nobody waits for it, or the process has ended.
+        """
+        connection = self._connection()
+        began = time.monotonic()
+        try:
+            connection.send((page, dict(words), is_plain))
+            while not connection.poll(min(LOOK_S, patience_s)) and time.monotonic() < began + patience_s:
+                if time.monotonic() > began + SHORT_S and gone():
+                    self._end_process()
+                    raise RefusedError(LEFT)
+            if not connection.poll(0):
+                self._end_process()
+                seconds = f"{patience_s:g} seconds"  # raised, not cached: a busy machine may have time next time
+                raise RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
+            found: Answer | RefusedError = connection.recv()
+        except (EOFError, OSError):
+            self._end_process()
+            raise RefusedError("the process that answers has ended: ask again, or use the command line") from None
         return found
 
     def end(self) -> None:
@@ -137,25 +182,6 @@ class Worker:
                     self._process.start()
                 theirs.close()
             return self._ours
-
-    def _asked(self, page: str, words: Mapping[str, str], is_plain: bool, gone: Gone) -> Answer | RefusedError:
-        connection = self._connection()
-        began = time.monotonic()
-        try:
-            connection.send((page, dict(words), is_plain))
-            while not connection.poll(min(LOOK_S, self._patience_s)) and time.monotonic() < began + self._patience_s:
-                if time.monotonic() > began + SHORT_S and gone():
-                    self._end_process()
-                    raise RefusedError(LEFT)
-            if not connection.poll(0):
-                self._end_process()
-                seconds = f"{self._patience_s:g} seconds"  # raised, not cached: a busy machine may have time next time
-                raise RefusedError(f"this takes longer than {seconds}: ask for less, or use the command line")
-            found: Answer | RefusedError = connection.recv()
-        except (EOFError, OSError):
-            self._end_process()
-            raise RefusedError("the process that answers has ended: ask again, or use the command line") from None
-        return found
 
 
 def answered(page: str, words: Mapping[str, str], is_plain: bool = False) -> Answer | RefusedError:

@@ -26,7 +26,7 @@ def source_verdict(study: Study) -> str | None:
         return None
     return (
         f"{study.access.op} takes {count(copied, 'wavefront')} where {here.num_ideal_wavefronts} would do: lanes conflict "
-        f"where they read; where they write alone would take {here.num_wavefronts}"
+        f"where they read; their writes alone take {here.num_wavefronts}"
     )
 
 

@@ -112,11 +112,12 @@ def check(launch: Launch, gpu: GpuSpec) -> Occupancy:
         raise LaunchError(
             f"{launch.kernel}: math_class {launch.math_class!r} is unknown; {nearest(launch.math_class, MATH_CLASSES)}"
         )
-    if launch.num_tiles > MOST_TILES:
-        raise LaunchError(
-            f"{launch.kernel}: {launch.num_tiles} tiles, gpusim plans at most {MOST_TILES}: give a CTA more work, or take a "
-            "smaller size"
-        )
+    for what, number in (("tiles", launch.num_tiles), ("CTAs", launch.num_ctas or 0)):
+        if number > MOST_TILES:
+            raise LaunchError(
+                f"{launch.kernel}: {number} {what}, gpusim plans at most {MOST_TILES}: give a CTA more work, or take a "
+                "smaller size"
+            )
     size = launch.cluster_size
     if size > 1 and gpu.device.max_cluster_size < size:
         most = gpu.device.max_cluster_size

@@ -279,6 +279,19 @@ def test_one_that_fails_does_not_end_the_rest(monkeypatch: pytest.MonkeyPatch) -
     assert set(table["note"][2:]) == {"everybody waits"}
 
 
+@pytest.mark.parametrize("at", ["choices", "simulate"])
+def test_ctrl_c_says_where_nothing_is_done(
+    at: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def until(*arguments: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["gpusim.analysis.sweep"], at, until)
+    assert main([*GEMM, *VARIED, "--json", str(tmp_path / "a.json")]) == 130
+    assert capsys.readouterr().err == "gpusim: interrupted before a configuration was simulated; nothing is written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ctrl_c_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[int] = []
 

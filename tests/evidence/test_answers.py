@@ -111,6 +111,18 @@ def test_a_line_that_was_cut_off_is_asked_again_and_old_files_are_forgotten(tmp_
     assert len(asked) == 2
 
 
+def test_without_a_folder_for_caches_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the specification says that it is invalid
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without a home
+    kept = Kept.of(TOY)
+    kept.put(Question(case="k", path=Path("k.csv"), row={}, names=()), {})
+    assert list(tmp_path.iterdir()) == []
+    assert "set XDG_CACHE_HOME" in capsys.readouterr().err
+
+
 def test_what_only_looks_on_is_no_source_of_answers() -> None:
     package = Path(judging.__file__).resolve().parents[2]
     assert len(source_hash()) == 64

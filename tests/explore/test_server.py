@@ -8,10 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -22,7 +25,7 @@ from gpusim.explore.answers import Answer, RefusedError
 from gpusim.explore.app import HEADERS, listening, make_app
 from gpusim.explore.pages import ASSETS
 from gpusim.explore.questions import answer_of, question_of
-from gpusim.explore.worker import MOST_SMALL, MOST_WORK, Gone, Worker, Workers, answered
+from gpusim.explore.worker import MOST_SMALL, MOST_WORK, Gone, Pool, Worker, Workers, answered
 
 PORT = 8710
 HOST = f"127.0.0.1:{PORT}"
@@ -147,7 +150,7 @@ def test_a_pipeline_is_a_launch_for_the_page_to_run(client: TestClient) -> None:
 
 
 def test_a_process_answers_and_goes_on_after_what_takes_too_long() -> None:
-    worker = Worker(patience_s=60.0)
+    worker = Pool(patience_s=60.0)
     try:
         first = worker.ask("banks", {"swizzle": "128B"})
         assert first == answered("banks", {"swizzle": "128B"})
@@ -162,16 +165,34 @@ def test_a_process_answers_and_goes_on_after_what_takes_too_long() -> None:
         assert worker.ask("pipeline", {}).page == "pipeline"  # what took too long once is asked again, not remembered
         with pytest.raises(RefusedError, match="use at most --stages 7"):
             worker.ask("pipeline", {"stages": "12"})
+        worker._idle.get()  # it answers another question
+        assert worker.ask("banks", {"swizzle": "128B"}) is first
     finally:
         worker.end()
 
 
 def test_what_has_ended_starts_no_other_process() -> None:
-    worker = Worker()
+    worker = Pool()
     worker.end()
     with pytest.raises(RefusedError, match="no more questions are answered"):
         worker.ask("banks", {})
-    assert worker._process is None
+    assert worker.workers[0]._process is None
+
+
+def test_two_large_questions_are_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer waits until the other question has begun."""
+    both = threading.Barrier(2, timeout=10.0)
+
+    def answer(*arguments: Any) -> Any:
+        both.wait()
+        return RefusedError(arguments[2]["m"])
+
+    monkeypatch.setattr(Worker, "ask", answer)
+    large: list[dict[str, str]] = [{"m": m, "n": "8192", "k": "8192"} for m in ("8192", "7168")]
+    workers = Workers()
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(workers.ask, "pipeline", words, True) for words in large]
+    assert [str(future.exception()) for future in futures] == ["8192", "7168"]
 
 
 LARGE = {"m": "16384", "n": "16384", "k": "16384", "tile": "16x8x16"}
@@ -182,7 +203,7 @@ def test_too_much_work_is_refused_before_it_begins(words: dict[str, str]) -> Non
     workers = Workers()
     with pytest.raises(RefusedError, match="times as much work as one answer may take"):
         workers.ask("pipeline", words, True)
-    assert workers.small._process is workers.large._process is None
+    assert {worker._process for worker in (*workers.small.workers, *workers.large.workers)} == {None}
 
 
 def test_questions_are_large_by_their_work() -> None:
@@ -195,12 +216,13 @@ def test_questions_are_large_by_their_work() -> None:
 
 
 def test_a_question_whose_client_has_left_is_dropped() -> None:
-    worker = Worker()
+    worker = Pool()
     with pytest.raises(RefusedError, match="nobody waits"):
         worker.ask("banks", {}, False, lambda: True)
-    with worker._turn, pytest.raises(RefusedError, match="nobody waits"):  # while another one is answered
-        worker.ask("banks", {}, False, lambda: True)
-    assert worker._process is None
+    worker._idle.get()  # it answers another question
+    with pytest.raises(RefusedError, match="nobody waits"):
+        worker.ask("banks", {}, False, iter((False, True)).__next__)
+    assert worker.workers[0]._process is None
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])

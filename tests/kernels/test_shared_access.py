@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,21 +12,12 @@ from gpusim.evidence.cases.case import Output, WrongAnswer, load_case
 from gpusim.machine.config import load_gpu
 from gpusim.workload.smem.smem_ops import SMEM_OPS
 
+from . import warp
+
 CASE = load_case("shared_access")
 TOY = load_gpu("toy")
 case = sys.modules[CASE.launch.__module__]
 typed = case.Row.of
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-warp = load("warp")
 
 
 def test_every_op_is_in_a_group_of_sixty_and_wide_loads_of_four_hundred() -> None:

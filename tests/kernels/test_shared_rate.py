@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +18,8 @@ from gpusim.evidence.toolchain.sass import KernelSass
 from gpusim.evidence.validate.calibrate import parameter
 from gpusim.workload.smem.access import wavefronts
 
+from . import warp
+
 Sass = Callable[[str, str], dict[str, KernelSass]]
 
 CASE = load_case("shared_rate")
@@ -28,17 +27,6 @@ case = sys.modules[CASE.launch.__module__]
 typed = case.Row.of
 CONFIGS = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 MEMORY = ("LDS", "STS", "LDSM", "STSM", "ATOMS")
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-warp = load("warp")
 
 
 @pytest.mark.parametrize("op", case.OPS.values(), ids=lambda op: op.name)

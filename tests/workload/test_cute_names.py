@@ -44,6 +44,13 @@ def test_a_name_of_cute_is_its_instruction(name: str, ptx: str) -> None:
     assert is_atom_name(name)
 
 
+def test_the_case_of_a_name_does_not_count() -> None:
+    assert atom_of("sm80_16x8x16_f32bf16BF16F32_TN") is atom_of("SM80_16x8x16_F32BF16BF16F32_TN")
+    assert is_atom_name("sm80_16x8x16_F32BF16BF16F32_TN")
+    with pytest.raises(KernelError, match="did you mean 'SM80_16x8x16_F32BF16BF16F32_TN'"):
+        atom_of("sm80_16x8x16_F32BF16BF16F32_NT")
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

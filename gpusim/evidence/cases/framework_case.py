@@ -15,7 +15,7 @@ import numpy as np
 from gpusim.errors import KernelError, LaunchError
 from gpusim.evidence.cases import validation_kernel as whole
 from gpusim.evidence.cases.case import Answer, Case, Config, Group, Outputs, WrongAnswer
-from gpusim.evidence.cases.gemm_case import TOLD, number_of
+from gpusim.evidence.cases.gemm_case import TOLD, number_of, of_launches
 from gpusim.evidence.cases.judged_metrics import tiers_of
 from gpusim.evidence.toolchain.torch_kernels import ModelOptions
 from gpusim.kernel_models import KERNEL_MODELS
@@ -76,17 +76,9 @@ def operation_case(case: Case, *, model_of: Callable[[Config, Mapping[str, str]]
         found = launched(config, row, gpu)
         return {} if isinstance(found, str) else whole.answers(found, row, gpu, names)
 
-    def predict_launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
-        found = launched(config, row, gpu)
-        return {} if isinstance(found, str) else whole.unmeasured(found, row, gpu)
-
-    def refused(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> str | None:
-        found = launched(config, row, gpu)
-        return found if isinstance(found, str) else None
-
     judged = replace(
         case, values={"error_share": "largest error of the sample, of what is allowed", **TOLD, **case.values},
-        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_validation=True,
+        predict_row=predict_row, **of_launches(launched), is_validation=True,
         limits={**whole.LIMITS, **case.limits},
     )  # fmt: skip
     return replace(judged, tiers=tiers_of(judged.names))

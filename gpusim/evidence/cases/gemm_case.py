@@ -141,6 +141,17 @@ def product_case(
             said |= {} if isinstance(unwritten, str) else whole.before_written(unwritten, row, gpu)
         return said
 
+    return replace(
+        case, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **case.values},
+        predict_row=predict_row, **of_launches(launched), is_validation=True, tiers=TIERS,
+        limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
+        problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
+    )
+
+
+def of_launches(launched: Callable[[Config, Mapping[str, str], GpuSpec], Launch | str]) -> dict[str, Any]:
+    """``predict_launched`` and ``refused`` of a case by its launches, or the sentences why there is none."""
+
     def predict_launched(config: Config, row: Mapping[str, str], gpu: GpuSpec) -> dict[str, float]:
         found = launched(config, row, gpu)
         return {} if isinstance(found, str) else whole.unmeasured(found, row, gpu)
@@ -149,12 +160,7 @@ def product_case(
         found = launched(config, row, gpu)
         return found if isinstance(found, str) else None
 
-    return replace(
-        case, values={"error_share": "largest error of the sample, of what rounding allows", **TOLD, **case.values},
-        predict_row=predict_row, predict_launched=predict_launched, refused=refused, is_validation=True, tiers=TIERS,
-        limits={key: limit for key, limit in whole.GEMM_LIMITS.items() if key in JUDGED},
-        problem=lambda config: problem_of(config, dtype(config)), derived=whole.DERIVED,
-    )
+    return {"predict_launched": predict_launched, "refused": refused}
 
 
 def problem_of(config: Config, dtype: str) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from gpusim.simulate.run import simulate
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
     from gpusim.simulate.result import Result
+    from gpusim.simulate.wasm_module import Progress
     from gpusim.workload.launch import Launch
 
 MOST_NAMES = 3
@@ -68,6 +69,8 @@ class Limits:
     """SM clock of launches for which the profile tells none."""
     is_strict: bool = False
     """Whether the report is "not comparable" if a model or launch has no counterpart, or a launch has no cycles and time."""
+    on_progress: Progress | None = None
+    """Function that is called during simulations, as that of ``simulate``."""
 
 
 NO_LIMITS = Limits()
@@ -237,7 +240,9 @@ def _judged(
     kernel = kernels[kernel_idx]
     key = (id(model), kernel_idx, mhz or 0.0)
     if key not in simulated:
-        simulated[key] = simulate(kernel, gpu, clock=mhz or "single", l2=state_of(model), data="random")
+        simulated[key] = simulate(
+            kernel, gpu, clock=mhz or "single", l2=state_of(model), data="random", on_progress=limits.on_progress
+        )
     result = simulated[key]
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters

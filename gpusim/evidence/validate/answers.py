@@ -203,6 +203,9 @@ class Kept:
     def of(cls, gpu: GpuSpec, folder: Path | None = None) -> Kept:
         """Cache of the current sources and ``gpu`` in ``folder``, by default :func:`kept_dir`, without damaged lines."""
         folder = folder or kept_dir()
+        if folder is None:
+            say("there is no folder for the cache of answers: set XDG_CACHE_HOME; all goes on as with --no-cache")
+            return cls(Path(), _is_open=False)
         kept = cls(folder / f"{_hash(['checksums', source_hash(), str(gpu)])}.jsonl")
         try:
             content = kept.path.read_bytes()
@@ -276,10 +279,12 @@ def _checksum(text: bytes) -> bytes:
     return hashlib.sha256(text).hexdigest()[:16].encode()
 
 
-def kept_dir() -> Path:
-    """``gpusim/judged`` in the user's folder for caches (``XDG_CACHE_HOME``, else ``~/.cache``)."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # there may be no home
-    return Path(home) / "gpusim" / "judged"
+def kept_dir() -> Path | None:
+    """``gpusim/judged`` in the user's folder for caches (``XDG_CACHE_HOME``, else ``~/.cache``); None without a home."""
+    for home in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
+        if os.path.isabs(home):
+            return Path(home) / "gpusim" / "judged"
+    return None
 
 
 def sources() -> list[Path]:
@@ -292,9 +297,10 @@ def sources() -> list[Path]:
 @cache
 def source_hash() -> str:
     """SHA-256 of the names and contents of :func:`sources`."""
-    found = hashlib.sha256()
+    found, roots = hashlib.sha256(), (Path(__file__).resolve().parents[2], kernels_dir())
     for path in sources():
-        found.update(f"{path.parent.name}/{path.name}".encode())
+        root = next(root for root in roots if path.is_relative_to(root))
+        found.update(path.relative_to(root.parent).as_posix().encode())
         found.update(path.read_bytes())
     return found.hexdigest()
 

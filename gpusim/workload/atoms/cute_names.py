@@ -88,13 +88,14 @@ def atom_of(name: str) -> MmaAtom | CopyAtom:
     known: dict[str, MmaAtom | CopyAtom] = {**MMA_ATOMS, **COPY_ATOMS, **_mma_names(), **_copy_names()}
     known |= {atom.name: atom for atom in _mma_names().values()}
     bare = _bare(name)
-    if bare in known:
-        return known[bare]
+    for each, atom in known.items():
+        if each.lower() == bare.lower():
+            return atom
     if bare.startswith(_BY_SPACE):
         raise KernelError(f"atom: {name!r} follows from where tensors lie: use ld_global_b128, st_shared_b128 or the like")
     if re.fullmatch(r"SM80_CP_ASYNC_CACHE(GLOBAL|ALWAYS)(_ZFILL)?", bare):
         raise KernelError(f"atom: {name!r} wants the type of a vector, for example {bare}<uint128_t>")
-    hint = nearest(bare, [each for each in known if each.startswith("SM") == bare.startswith("SM")])
+    hint = nearest(bare, [each for each in known if each.startswith("SM") == bare.upper().startswith("SM")])
     examples = "CuTe's are like SM80_16x8x16_F32BF16BF16F32_TN, SM90_64x128x16_F32F16F16_SS and SM75_U32x4_LDSM_N"
     raise KernelError(f"atom: {name!r} is unknown; {hint if hint.startswith('did') else examples}")
 
@@ -118,7 +119,7 @@ def is_atom_name(text: str) -> bool:
     >>> is_atom_name("SM80_16x8x99"), is_atom_name("ldmatrix_x4"), is_atom_name("(4,8):(8,1)"), is_atom_name("Sw<3,3,3>")
     (True, True, False, False)
     """
-    names = r"\s*(cute::|(MMA|Copy)_(Atom|Traits)<|(Universal|Default|AutoVectorizing)Copy|SM\d|[a-z]+_\w|ffma$)"
+    names = r"\s*(cute::|(MMA|Copy)_(Atom|Traits)<|(Universal|Default|AutoVectorizing)Copy|(?i:sm)\d|[a-z]+_\w|ffma$)"
     return re.match(names, text) is not None and "ptr" not in text
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from gpusim.errors import KernelError, LayoutError, nearest
 from gpusim.layout import ByteLayout, Layout, Swizzle, make_layout
-from gpusim.layout.int_tuple import compact_col_major
-from gpusim.units import LINE_BYTES, SECTOR_BYTES
+from gpusim.layout.int_tuple import E, compact_col_major
+from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from gpusim.workload.atoms import CopyAtom, atom_of, is_atom_name
 from gpusim.workload.dtypes import DType
 from gpusim.workload.gmem.global_access import TAG_HASHES, global_access, tag_wavefronts
@@ -168,7 +168,7 @@ def _of_tile(access: GlobalTileAccess) -> tuple[NDArray[np.int64], int, NDArray[
 
 
 def changes_of_tile(access: GlobalTileAccess) -> list[Change]:
-    """Changes of lanes or of the tile that move fewer sectors, the fewest first.
+    """Changes of lanes or of the tile that move as many bytes in fewer sectors, the fewest first.
 
     >>> from gpusim.workload.dtypes import FP32
     >>> column = GlobalTileAccess(
@@ -178,7 +178,9 @@ def changes_of_tile(access: GlobalTileAccess) -> list[Change]:
     """
     inner = access.tile.inner
     along = f"mode {access.contiguous_mode}"
-    tried: list[tuple[str, dict[str, Any]]] = [(f"let lane i take the i-th vector along {along}", {"threads": None})]
+    tried: list[tuple[str, dict[str, Any]]] = [
+        (f"let lane i take the i-th vector along {along}", {"threads": _adjacent_lanes(access)})
+    ]
     for order, words in ((0, "store mode 0 contiguously"), (1, "store mode 1 contiguously")):
         shape = inner.shape if isinstance(inner.shape, tuple) else (inner.shape,)
         strides: Any = compact_col_major(shape if order == 0 else shape[::-1])
@@ -193,7 +195,17 @@ def changes_of_tile(access: GlobalTileAccess) -> list[Change]:
         except LayoutError:  # it has too few vectors, or tears them
             continue
         found.append(Change(words=words, found=coalescing_of(changed), access=changed))
-    return _fewer(found, now)
+    return _fewer([change for change in found if change.found.num_used_bytes == now.num_used_bytes], now)
+
+
+def _adjacent_lanes(access: GlobalTileAccess) -> Layout | None:
+    """As many lanes, of which lane i takes the i-th vector; None for a warp, whose usual lanes these are."""
+    num_lanes = WARP_SIZE if access.threads is None else access.threads.size
+    along, vector = access.contiguous_mode, access.vector_elements
+    num_in_row = min(num_lanes, access.extents[along] // vector)
+    if num_lanes == WARP_SIZE or num_in_row == 0 or num_lanes % num_in_row:
+        return None
+    return Layout((num_in_row, num_lanes // num_in_row), (vector * E(along), E(1 - along)))
 
 
 def changes_of_offsets(offsets: NDArray[np.int64], access_bytes: int) -> list[Change]:

@@ -58,8 +58,8 @@ _COUNTED = "measured: H200, validation/measured/h200_sxm/shared_access.csv"
 _SEEN = f"{_COUNTED}; the plain bank rule; 120 of 120 accesses exact"
 _MERGED = {8: f"{_COUNTED}; 800 of 800 accesses exact", 16: f"{_COUNTED}; 3,040 of 3,040 accesses exact"}
 _COPY = (
-    "measured: H200, validation/measured/h200_sxm/cp_async_access.csv; lanes on one word queue; all accesses with sources "
-    "side by side exact"
+    "measured: H200, validation/measured/h200_sxm/cp_async_access.csv; lanes on one word queue; exact for "
+    "all accesses that read adjacent vectors"
 )
 _ATOMIC = f"{_COUNTED}; lanes on one word queue; 120 of 120 accesses exact"
 _SWAP = f"{_COUNTED}; as other atomics, twice over; 120 of 120 accesses exact"
