@@ -14,7 +14,8 @@ SAID = [row for row in read_ladders().to_dict("records") if row["expressible"] =
 @pytest.mark.parametrize("row", SAID, ids=lambda row: f"{row['ladder']} {row['step']} {row['m']}")
 def test_a_step_that_can_be_said_is_a_kernel_of_its_gpu(row: dict[str, str]) -> None:
     launch = params_of(row).launch(load_gpu(row["gpu"]))
-    assert launch.num_flops == 2 * int(row["m"]) * int(row["n"]) * int(row["k"])
+    flops_per_element = {"gemm": 2 * int(row["k"]), "elementwise": 1, "smem_copy": 0}[row["kernel"]]
+    assert launch.num_flops == flops_per_element * int(row["m"]) * int(row["n"])
 
 
 def test_a_step_that_cannot_be_said_says_why() -> None:
@@ -23,20 +24,20 @@ def test_a_step_that_cannot_be_said_says_why() -> None:
 
 
 @pytest.mark.parametrize("table", prediction_tables(), ids=lambda path: path.stem)
-def test_a_table_of_predictions_has_every_step(table: object) -> None:
+def test_a_table_of_predictions_has_steps_and_the_latest_has_all(table: object) -> None:
     predictions = pd.read_csv(str(table), dtype=dict.fromkeys(KEYS, str))
-    assert {tuple(row[key] for key in KEYS) for row in SAID} == set(
-        predictions[KEYS].itertuples(index=False, name=None)
-    )
+    steps = {tuple(row[key] for key in KEYS) for row in SAID}
+    found = set(predictions[KEYS].itertuples(index=False, name=None))
+    assert found <= steps and (found == steps or table != prediction_tables()[-1])
     assert predictions["refused"].isna().all()
-    assert (predictions["tflops_predicted"] > 0).all()
+    assert (predictions["time_us"] > 0).all()
 
 
 def test_order_is_judged_on_steps_that_are_apart() -> None:
     table = pd.DataFrame(
         {
             "ladder": "l", "m": "1", "step": ["slow", "near", "fast"],
-            "tflops": [100.0, 105.0, 120.0], "tflops_predicted": [100.0, 90.0, 95.0],
+            "us": [1.2, 1.15, 1.0], "time_us": [1.0, 1.1, 1.05],
         }
     )
     assert out_of_order(table) == [("l 1", "slow", "fast")]
