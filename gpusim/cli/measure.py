@@ -50,9 +50,8 @@ def measure_command(
         "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
     build_only: Annotated[bool, typer.Option("--build-only", help="Build the cubins and stop. Needs no GPU.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what would be measured, and how long it takes.")] = False,
     arch: Annotated[str | None, typer.Option(
-        "--arch", metavar="SM", help="With --build-only and --plan, which then need no GPU: sm_80 or sm_90a.")] = None,
+        "--arch", metavar="SM", help="Measure nothing: say what sm_80 or sm_90a would run, or build it.")] = None,
     build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="Folder of the cubins.")] = None,
     launch_only: Annotated[str | None, typer.Option("--launch-only", metavar="PLAN", hidden=True)] = None,
 ) -> None:  # fmt: skip
@@ -75,8 +74,6 @@ def measure_command(
         return
     if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
         raise ConfigError(f"--minutes {minutes} is no time, wants a number above 0")
-    if arch is not None and not (build_only or plan):
-        raise ConfigError("--arch goes with --build-only or --plan; what is measured is built for the GPU that is here")
     if seed < 0:
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
@@ -92,7 +89,7 @@ def measure_command(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
         retries=retry,
     )  # fmt: skip
-    if plan:
+    if arch is not None:
         _plan(cases, options, arch)
         return
     if names_only:
@@ -172,14 +169,12 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_l
     return cubins
 
 
-def _plan(cases: Sequence[Case], options: Options, arch: str | None) -> None:
+def _plan(cases: Sequence[Case], options: Options, arch: str) -> None:
     """Print the kernels that a GPU of that architecture has groups for, with their configs, and the time of all."""
     from gpusim.evidence.bench.runner import jobs
-    from gpusim.evidence.toolchain.cuda_toolkit import capability_of, find_gpu
+    from gpusim.evidence.toolchain.cuda_toolkit import capability_of
 
-    gpu = None if arch else find_gpu()
-    folder = options.out / (gpu.folder if gpu else "none")
-    work, skipped = jobs(cases, replace(options, out=folder), gpu.capability if gpu else capability_of(arch or ""))
+    work, skipped = jobs(cases, replace(options, out=options.out / arch), capability_of(arch))
     for case in cases:
         if num := sum(len(job.configs) for job in work if job.case is case):
             typer.echo(f"{case.name}: {num} configs")
