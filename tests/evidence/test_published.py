@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from gpusim.evidence.validate.published import KEYS, compare, out_of_order, params_of, prediction_tables, read_ladders
 from gpusim.machine.config import load_gpu
+from gpusim.report.published import render_ladders
 
 SAID = [row for row in read_ladders().to_dict("records") if row["expressible"] == "yes"]
 
@@ -45,3 +49,17 @@ def test_order_is_judged_on_steps_that_are_apart() -> None:
 
 def test_every_published_step_is_in_the_comparison() -> None:
     assert len(compare()) == len(read_ladders())
+
+
+def test_steps_of_one_gpu_are_printed_with_their_errors_and_their_mean() -> None:
+    step = {"ladder": "l", "m": "64", "us": 1.2}
+    ladders = pd.DataFrame([
+        {**step, "step": "fast", "gpu": "a", "time_us": 1.0, "error": 0.2},
+        {**step, "step": "not predicted", "gpu": "a", "time_us": None, "error": None},
+        {**step, "step": "of another", "gpu": "b", "time_us": 1.1, "error": 0.1},
+    ])  # fmt: skip
+    printed = io.StringIO()
+    render_ladders("a", ladders, Console(file=printed, width=120))
+    lines = printed.getvalue().splitlines()
+    assert lines[2].split() == ["l", "fast", "64", "1.20", "1.00", "20.0"]
+    assert lines[3] == "mean error 20.0%, worst 20.0%, of 1 kernels"

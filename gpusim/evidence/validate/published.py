@@ -128,10 +128,10 @@ def compare(folder: Path | None = None) -> pd.DataFrame:
     """Published speeds and the latest predictions, one row per step; ``error`` is predicted over published, minus one."""
     folder = folder or published_dir()
     latest = prediction_tables(folder)[-1]
-    predictions = pd.read_csv(latest, dtype=dict.fromkeys(KEYS, str))
+    predictions = pd.read_csv(latest, dtype=dict.fromkeys(KEYS, str)).drop(columns="gpu")
     table = read_ladders(folder)
     table["us"] = [published_us(row) for row in table.to_dict("records")]
-    table = table[[*KEYS, "kernel", "us", "expressible", "why_not"]].merge(predictions, on=KEYS, how="left")
+    table = table[[*KEYS, "kernel", "gpu", "us", "expressible", "why_not"]].merge(predictions, on=KEYS, how="left")
     table["error"] = table["us"] / table["time_us"] - 1.0
     return table
 
