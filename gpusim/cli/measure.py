@@ -50,7 +50,8 @@ def measure_command(
         "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
     build_only: Annotated[bool, typer.Option("--build-only", help="Build the cubins and stop. Needs no GPU.")] = False,
-    arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="With --build-only: sm_80 or sm_90a.")] = None,
+    arch: Annotated[str | None, typer.Option(
+        "--arch", metavar="SM", help="Measure nothing: say what sm_80 or sm_90a would run, or build it.")] = None,
     build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="Folder of the cubins.")] = None,
     launch_only: Annotated[str | None, typer.Option("--launch-only", metavar="PLAN", hidden=True)] = None,
 ) -> None:  # fmt: skip
@@ -73,8 +74,6 @@ def measure_command(
         return
     if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
         raise ConfigError(f"--minutes {minutes} is no time, wants a number above 0")
-    if arch is not None and not build_only:
-        raise ConfigError("--arch goes with --build-only; what is measured is built for the GPU that is here")
     if seed < 0:
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
@@ -90,6 +89,9 @@ def measure_command(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
         retries=retry,
     )  # fmt: skip
+    if arch is not None:
+        _plan(cases, options, arch)
+        return
     if names_only:
         if out is None:
             raise ConfigError("--names-only writes no measured rows: give --out DIR, where its tables go")
@@ -167,6 +169,23 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_l
     return cubins
 
 
+def _plan(cases: Sequence[Case], options: Options, arch: str) -> None:
+    """Print the kernels that a GPU of that architecture has groups for, with their configs, and the time of all."""
+    from gpusim.evidence.bench.runner import jobs
+    from gpusim.evidence.toolchain.cuda_toolkit import capability_of
+
+    work, skipped = jobs(cases, replace(options, out=options.out / arch), capability_of(arch))
+    for case in cases:
+        if num := sum(len(job.configs) for job in work if job.case is case):
+            typer.echo(f"{case.name}: {num} configs")
+    num = sum(len(job.configs) for job in work)
+    typer.echo(f"{num} configs in about {_seconds(work) / 60:.0f} minutes; {len(skipped)} groups need a later GPU")
+
+
+def _seconds(work: Sequence[Job]) -> float:
+    return sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
+
+
 def _tell_names(cases: Sequence[Case], options: Options) -> None:
     """Write a CSV for each case with the kernels that are launched for its configs."""
     from gpusim.evidence.bench.child_process import find_ncu
@@ -212,8 +231,7 @@ def measure(cases: Sequence[Case], options: Options, folder: Path | None, until:
         wanted.append(load_case(PROBE))
     cubins = _build(wanted, gpu.arch, folder)
     num = sum(len(job.configs) for job in work)
-    seconds = sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
-    console.print(f"{gpu.name}: {num} configs to measure, about {seconds / 60:.0f} minutes, into {options.out}")
+    console.print(f"{gpu.name}: {num} configs to measure, about {_seconds(work) / 60:.0f} minutes, into {options.out}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=num)

@@ -140,7 +140,8 @@ def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
     from rich.progress import track
 
     from gpusim.evidence.validate.microbenchmarks import judge_micro, read_micro, summaries
-    from gpusim.report.published import published_document, render_published
+    from gpusim.evidence.validate.published import compare
+    from gpusim.report.published import published_document, render_ladders, render_published
 
     rows = read_micro()
     names = sorted({row.gpu for row in rows}) if gpu_name == "all" else [gpu_name]
@@ -157,6 +158,7 @@ def _validate_published(gpu_name: str, worst: int, output: Path | None) -> None:
         write_json([published_document(name, verdicts) for name, verdicts in found.items()], output)
     console = console_for(output)
     for name, verdicts in found.items():
+        render_ladders(name, compare(), console)
         render_published(name, verdicts, console, worst=worst)
     if any(summaries(verdicts)[0].num_far for verdicts in found.values()):
         raise typer.Exit(MISMATCH)

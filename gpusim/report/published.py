@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 
 from gpusim.evidence.validate.microbenchmarks import GOAL_PCT, Summary, Verdict, families, summaries
@@ -46,6 +47,21 @@ def render_published(gpu_name: str, found: Sequence[Verdict], console: Console, 
         console.print(table)
     _render_summaries(f"{gpu_name}: by kind, of the rows that judge", families(found), console)
     _render_summaries(f"{gpu_name}: in all, goal {GOAL_PCT:g} %", summaries(found), console)
+
+
+def render_ladders(gpu_name: str, ladders: pd.DataFrame, console: Console) -> None:
+    """Print the steps of published kernels on a GPU with the latest stored predictions; ``ladders`` is of ``compare``."""
+    mine = ladders[(ladders["gpu"] == gpu_name) & ladders["error"].notna()]
+    if mine.empty:
+        return
+    title = f"{gpu_name}: published kernels, time in us"
+    table = plain_table(title, "ladder", "step", "m", "published", "predicted", "speed %", left=2)
+    for row in mine.to_dict("records"):
+        numbers = f"{row['us']:,.2f}", f"{row['time_us']:,.2f}", _percent(100.0 * row["error"])
+        table.add_row(row["ladder"], row["step"], row["m"], *numbers)
+    console.print(table)
+    errors = mine["error"].abs()
+    console.print(f"mean error {errors.mean():.1%}, worst {errors.max():.1%}, of {len(errors)} kernels\n")
 
 
 def published_document(gpu_name: str, found: Sequence[Verdict]) -> dict[str, Any]:

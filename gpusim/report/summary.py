@@ -194,7 +194,7 @@ class Summary:
             return str(self.document["expected_error_source"])
         rows = f"{'held-out ' if expected.is_held_out else ''}rows of {expected.family}"
         if expected.num_published:
-            rows = f"of {expected.num_published} steps of published {expected.family} ladders"
+            rows = f"of {count(expected.num_published, 'step')} of published {expected.family} ladders"
         code = f", {expected.code} code" if expected.code else ""
         return f"{expected.what} within {expected.p90_pct:g} % expected: nine in ten {rows}{code}"
 

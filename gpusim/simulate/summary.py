@@ -204,6 +204,7 @@ def _lookups(ran: Ran, counters: Mapping[str, float], promoted: float) -> dict[s
     crossing += ran.gpu.l2.dirty_fabric_fraction * _left_dirty_sectors(ran, counters)
     crossing_misses = sum_in_order(item.crossing_miss_bytes for item in planned) + counted.unplanned_crossing_miss_bytes
     crossing_misses /= SECTOR_BYTES
+    crossing *= ran.gpu.l2.fabric_lookup_sectors
     num_sms = min(ran.gpu.num_sms, ran.plan.num_ctas)
     others, others_hits = other_lookups(ran.gpu.l2, reads + writes, num_sms)
     sectors = reads + writes + crossing + others

@@ -222,7 +222,6 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         (["--all", "shared_access"], "one or the other"),
         (["--all", "--minutes", "0"], "above 0"),
         (["--all", "--seed", "-1"], "--seed -1"),
-        (["--all", "--arch", "sm_80"], "--build-only"),
         (["--all", "--build-only", "--arch", "hopper"], "for example sm_80"),
     ],
 )
@@ -301,3 +300,11 @@ def test_a_case_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken" / "case.py").write_text("CASE = 1 / 0\n")
     with pytest.raises(ConfigError, match=r"kernels/broken/case.py: cannot be imported: ZeroDivisionError .* at case.py:1"):
         load_case("broken", tmp_path)
+
+
+def test_a_plan_needs_no_gpu_and_has_only_what_its_architecture_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """launch_order and tma_writes need 9.0, kernel_end does not."""
+    assert main(["measure", "kernel_end", "launch_order", "tma_writes", "--arch", "sm_80"]) == 0
+    planned = capsys.readouterr().out
+    assert "kernel_end: " in planned and "launch_order" not in planned and "tma_writes" not in planned
+    assert planned.splitlines()[-1].endswith("groups need a later GPU")

@@ -161,8 +161,8 @@ def test_published_steps_judge_the_gpu_that_they_ran_on(tmp_path: Path, monkeypa
     steps = [("a", step, published, said) for step, (published, said) in enumerate([(100, 80), (100, 100), (90, 100)])]
     ladder = [f"l,{step},1,1,1,{gpu},{published}" for gpu, step, published, _ in [*steps, ("b", 7, 1, 0)]]
     (folder / "gemm_ladder_x.csv").write_text("\n".join([f"{keys},gpu,tflops", *ladder]))
-    said = [f"l,{step},1,1,1,{tflops}" for _, step, _, tflops in steps]
-    (folder / "predictions_1.csv").write_text("\n".join([f"{keys},tflops_predicted", *said]))
+    said = [f"l,{step},1,1,1,{2e-6 / tflops}" for _, step, _, tflops in steps]
+    (folder / "predictions_1.csv").write_text("\n".join([f"{keys},time_us", *said]))
     monkeypatch.setattr("gpusim.evidence.validate.expected_error.kernels_dir", lambda: tmp_path / "kernels")
     found = expected_error("gemm", "a", {})
     assert found == Expected(p90_pct=25.0, gpu="a", family="gemm", num_published=3)  # 100 / 80: took a quarter longer

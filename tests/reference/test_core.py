@@ -50,7 +50,7 @@ WITHOUT_EFFECT = {
     "device": "peak_tflops",
     "hbm": "peak_gb_per_s refresh_granularity_bytes channel_gb_per_s interleaved_variance_fraction",
     "l2": """fabric_bytes_per_cycle fabric_turnaround_fraction fetch_bytes promoted_read_fraction launch_lookup_sectors
-        launch_hit_sectors slice_lookup_sectors dirty_fabric_fraction""",
+        launch_hit_sectors slice_lookup_sectors dirty_fabric_fraction fabric_lookup_sectors""",
     "xbar": """line_request_bytes request_wait_per_efold_fraction store_packet_bytes coalesce_max_requests
         misaligned_coalesce_fraction coalesce_window_cycles coalesce_wait_fraction""",
     "l1": "max_queued_rows store_queue_bytes store_release_cycles",

@@ -60,6 +60,14 @@ def test_what_is_left_dirty_crosses_once_more_in_an_l2_that_was_flushed() -> Non
     assert copied(gpu, l2="warm") == copied(TOY, l2="warm")
 
 
+def test_a_gpu_may_count_each_sector_that_crosses_twice_and_the_second_hits() -> None:
+    """Half of what a copy reads and stores crosses. All reads miss, and those that cross miss there again."""
+    once, twice = (copied(toy(num_partitions=2, fabric_lookup_sectors=count)) for count in (1.0, 2.0))
+    assert twice[CROSSED] == 2.0 * once[CROSSED] == 2.0 * once[READ]
+    assert once[HIT_RATE] == pytest.approx(50.0)
+    assert twice[HIT_RATE] == pytest.approx(100.0 * 2.5 / 4.0)
+
+
 def test_a_rate_is_never_above_100_pct() -> None:
     gpu = toy(launch_lookup_sectors=0.0, launch_hit_sectors=1e9)
     assert copied(gpu)[HIT_RATE] == 100.0

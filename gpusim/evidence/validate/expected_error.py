@@ -32,6 +32,9 @@ EXTENTS: tuple[str, ...] = ("tile",)
 COMPILED: tuple[str, ...] = ("compiled_code", "registers", "setmaxnreg")
 """Options that follow from a kernel's tile and its compiler."""
 
+LADDER = "_ladder_"
+"""Between kernel and GPU in the names of files of published kernels."""
+
 ALIKE: Mapping[str, str] = MappingProxyType({"fp16": "bf16"})
 """Types with the size and rate of a type that rows have."""
 
@@ -63,7 +66,8 @@ class Expected:
     def text(self) -> str:
         """Explanation of the error in words."""
         if self.num_published:
-            return f"nine in ten of {self.num_published} steps of published {self.family} ladders on {self.gpu} were closer"
+            steps = f"{self.num_published} step{'s' * (self.num_published > 1)}"
+            return f"nine in ten of {steps} of published {self.family} ladders on {self.gpu} were closer"
         kind = "held-out family" if self.is_held_out else "family"
         code = {"own": ", with their own code,", "estimated": ", with estimated code,"}.get(self.code, "")
         return f"nine in ten rows of the {kind} {self.family} on {self.gpu}{code} were closer"
@@ -202,7 +206,7 @@ def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 def _published_rows(kernel: str, gpu: str) -> list[dict[str, str]]:
     """Steps of published ladders of ``kernel`` on ``gpu``."""
-    paths = sorted(path for path in _published().glob("*.csv") if path.name.startswith(f"{kernel}_ladder_"))
+    paths = sorted(path for path in _published().glob("*.csv") if path.name.startswith(f"{kernel}{LADDER}"))
     return [row for path in paths for row in _rows(path) if row["gpu"] == gpu]
 
 
@@ -215,13 +219,26 @@ def _published_errors(kernel: str, gpu: str) -> list[float]:
     keys = ("ladder", "step", "m", "n", "k")
     latest = sorted(_published().glob("predictions_*.csv"))[-1:]
     predicted = {
-        tuple(row[key] for key in keys): float(row["tflops_predicted"])
-        for path in latest for row in _rows(path) if row["tflops_predicted"]
+        tuple(row[key] for key in keys): float(row["time_us"])
+        for path in latest for row in _rows(path) if row["time_us"]
     }
     return [
-        abs(float(row["tflops"]) / predicted[key] - 1.0)
+        abs(predicted[key] / published_us(row) - 1.0)
         for row in _published_rows(kernel, gpu) if (key := tuple(row[name] for name in keys)) in predicted
     ]
+
+
+def published_us(row: Mapping[Any, str]) -> float:
+    """Published time of a step: from TFLOP/s, from bytes that a copy of 2-byte elements moves, or from cycles at a clock.
+
+    >>> published_us({"m": "1000", "n": "1000", "k": "1000", "tflops": "100"})
+    20.0
+    """
+    if row.get("tflops"):
+        return 2.0 * int(row["m"]) * int(row["n"]) * int(row["k"]) / float(row["tflops"]) / 1e6
+    if row.get("gb_per_s"):
+        return 4.0 * int(row["m"]) * int(row["n"]) / float(row["gb_per_s"]) / 1e3
+    return float(row["cycles"]) / float(row["mhz"])
 
 
 def _published_ranges(kernel: str, gpu: str) -> dict[str, list[Any]]:

@@ -16,7 +16,9 @@ from gpusim.errors import ConfigError
 from gpusim.evidence.cases.case import kernel_path, load_case
 from gpusim.evidence.validate import microbenchmark_programs as own
 from gpusim.evidence.validate.microbenchmark_programs import At, Params
+from gpusim.kernel_models.elementwise import ElementwiseParams
 from gpusim.machine.config import GpuSpec
+from gpusim.simulate.run import simulate
 from gpusim.units import LINE_BYTES, WARP_SIZE, WAVEFRONT_BYTES
 from gpusim.workload.atoms.mma import MMA_ATOMS
 
@@ -204,6 +206,16 @@ def tma_multicast_bandwidth(params: Params, gpu: GpuSpec) -> float:
     return share / answer("copy_rate", "multicast", "cycles_per_copy", gpu, wanted)
 
 
+def repeated_scale(params: Params, gpu: GpuSpec) -> float:
+    """Cycles that ``elements`` doubles, scaled to another array, take beyond ``base_elements``; both arrays are in L2."""
+    cycles = []
+    for name in ("elements", "base_elements"):
+        options = {"op": "scale", "elements": 2 * int(params[name]), "vector_bytes": 8, "threads": int(params["threads"])}
+        launch = ElementwiseParams.model_validate(options).launch(gpu)
+        cycles.append(simulate(launch, gpu, clock="max", l2="warm").cycles)
+    return cycles[0] - cycles[1]
+
+
 # ---------------------------------------------------------------------------------------------- kinds of numbers
 
 _CHASE = ("footprint_kib", "cached", "warmed")
@@ -254,6 +266,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType({
     "hbm_read_bandwidth": Kind(unit="B/cycle", parameters=_HBM, ask=own.hbm_read_bandwidth),
     "hbm_write_bandwidth": Kind(unit="B/cycle", parameters=_HBM, ask=own.hbm_write_bandwidth),
     "stream_bandwidth": Kind(unit="B/cycle", parameters=("kernel", "threads"), ask=own.stream_bandwidth),
+    "repeated_scale": Kind(unit="cycles", parameters=("threads", "elements", "base_elements"), ask=repeated_scale),
     "tma_latency": Kind(unit="cycles", parameters=("bytes", "row_bytes", "level"), ask=own.tma_latency),
     "tma_ring_interval": Kind(unit="cycles", parameters=("box_bytes", "stages")),
     "tma_read_bandwidth": Kind(unit="B/cycle", parameters=_TMA, ask=own.tma_read_bandwidth),

@@ -1,4 +1,4 @@
-"""Published GEMM ladders, predicted step by step.
+"""Published kernels (``<kernel>_ladder_<gpu>.csv``), predicted step by step.
 
     python -m gpusim.evidence.validate.published predict   # validation/published/*.csv -> the next predictions_N.csv
     python -m gpusim.evidence.validate.published compare   # the table of residuals, and whether steps come in order
@@ -10,7 +10,7 @@ are written to further files next to the earlier ones.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,10 @@ from typing import Any
 import pandas as pd
 
 from gpusim.errors import GpusimError
+from gpusim.evidence.validate.expected_error import LADDER, published_us
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.kernel_models.options import KernelParams
 from gpusim.machine.config import load_gpu
 from gpusim.simulate.run import simulate
 
@@ -41,12 +44,15 @@ APART = 0.10
 class Protocol:
     """Measurement protocol of the authors, as options of a simulation."""
 
-    clock: str
+    clock: str | float
     l2: str
 
 
-PROTOCOLS = {"h100_sxm": Protocol(clock="single", l2="warm"), "a100_sxm_40gb": Protocol(clock="sustained", l2="cold")}
-"""Protocols by GPU.
+PROTOCOLS = {
+    "h100_sxm": Protocol(clock="single", l2="warm"), "a100_sxm_40gb": Protocol(clock="sustained", l2="cold"),
+    "a100_sxm_80gb": Protocol(clock="max", l2="cold"),
+}  # fmt: skip
+"""Protocols by GPU. Rows with a clock are from Nsight Compute, which flushes caches.
 
 fast.cu rests five seconds and times eight launches on the same matrices (``matmul.cu``). They take 1.5 to 11 ms and are over
 before the limit of half a second applies (some 20 ms). learn-cuda uses a benchmark that flushes L2 between launches."""
@@ -60,18 +66,29 @@ def published_dir() -> Path:
 
 
 def read_ladders(folder: Path | None = None) -> pd.DataFrame:
-    """Rows of all ladders, one per step and size."""
+    """Rows of all ladders, one per step and size, with the ``kernel`` that the file's name begins with."""
     folder = folder or published_dir()
-    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in sorted(folder.glob("gemm_ladder_*.csv"))]
-    return pd.concat(tables, ignore_index=True)
+    tables = [
+        pd.read_csv(path, dtype=str, keep_default_na=False).assign(kernel=path.name.partition(LADDER)[0])
+        for path in sorted(folder.glob(f"*{LADDER}*.csv"))
+    ]
+    return pd.concat(tables, ignore_index=True).fillna("")
 
 
-def params_of(row: dict[str, Any]) -> GemmParams:
-    """Parameters of the GEMM model for a ladder's row; empty fields keep their defaults.
+def protocol_of(row: Mapping[Any, Any]) -> Protocol:
+    """Protocol of a ladder's row."""
+    return Protocol(clock=float(row["mhz"]), l2="flushed") if row["mhz"] else PROTOCOLS[row["gpu"]]
+
+
+def params_of(row: dict[str, Any]) -> KernelParams:
+    """Parameters of the kernel model for a ladder's row; empty fields keep their defaults.
 
     Raises:
         KernelError: the row describes an impossible kernel.
     """
+    if row["kernel"] != "gemm":
+        kind = KERNEL_MODELS[row["kernel"]].params
+        return kind.model_validate({name: row[name] for name in kind.options() if row.get(name, "") != ""})
     options = GemmParams.in_our_words({name: row[name] for name in PARAMETERS if row.get(name, "") != ""})
     options["persistent"] = options.get("persistent") == "yes"
     options.setdefault("setmaxnreg", "none")
@@ -82,12 +99,12 @@ def params_of(row: dict[str, Any]) -> GemmParams:
 
 
 def predict(folder: Path | None = None) -> pd.DataFrame:
-    """Predictions for every step that the model can express: cycles, clock, TFLOP/s, bottleneck. Reads no speeds."""
+    """Predictions for every step that the model can express: cycles, clock, time, bottleneck. Reads no speeds."""
     rows = []
     for row in read_ladders(folder).to_dict("records"):
         if row["expressible"] != "yes":
             continue
-        protocol = PROTOCOLS[row["gpu"]]
+        protocol = protocol_of(row)
         gpu = load_gpu(row["gpu"])
         base = {key: row[key] for key in KEYS} | {"gpu": gpu.name, "clock": protocol.clock, "l2": protocol.l2}
         try:
@@ -111,23 +128,24 @@ def compare(folder: Path | None = None) -> pd.DataFrame:
     """Published speeds and the latest predictions, one row per step; ``error`` is predicted over published, minus one."""
     folder = folder or published_dir()
     latest = prediction_tables(folder)[-1]
-    predictions = pd.read_csv(latest, dtype=dict.fromkeys(KEYS, str))
-    table = read_ladders(folder)[[*KEYS, "tflops", "expressible", "why_not"]].merge(predictions, on=KEYS, how="left")
-    table["tflops"] = table["tflops"].astype(float)
-    table["error"] = table["tflops_predicted"] / table["tflops"] - 1.0
+    predictions = pd.read_csv(latest, dtype=dict.fromkeys(KEYS, str)).drop(columns="gpu")
+    table = read_ladders(folder)
+    table["us"] = [published_us(row) for row in table.to_dict("records")]
+    table = table[[*KEYS, "kernel", "gpu", "us", "expressible", "why_not"]].merge(predictions, on=KEYS, how="left")
+    table["error"] = table["us"] / table["time_us"] - 1.0
     return table
 
 
 def out_of_order(table: pd.DataFrame) -> list[tuple[str, str, str]]:
     """(ladder and size, slower step, faster step) of pairs that differ by at least 10 % and are predicted in reverse."""
     wrong = []
-    predicted = table[table["tflops_predicted"].notna()]
+    predicted = table[table["time_us"].notna()]
     for (ladder, m), steps in predicted.groupby(["ladder", "m"], sort=False):
         records = steps.to_dict("records")
         for slow in records:
             for fast in records:
-                is_faster = fast["tflops"] >= slow["tflops"] * (1.0 + APART)
-                if is_faster and fast["tflops_predicted"] <= slow["tflops_predicted"]:
+                is_faster = slow["us"] >= fast["us"] * (1.0 + APART)
+                if is_faster and fast["time_us"] >= slow["time_us"]:
                     wrong.append((f"{ladder} {m}", str(slow["step"]), str(fast["step"])))
     return wrong
 
@@ -144,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if list(arguments) == ["compare"]:
         table = compare()
-        shown = table[["ladder", "step", "m", "tflops", "tflops_predicted", "error", "bound_by", "why_not"]]
+        shown = table[["ladder", "step", "m", "us", "time_us", "error", "bound_by", "why_not"]]
         sys.stdout.write(shown.to_string(index=False, na_rep="") + "\n")
         error = table["error"].dropna().abs()
         wrong = out_of_order(table)

@@ -69,6 +69,8 @@ class L2Spec:
     dirty_fabric_fraction: float
     """Extra sectors that cross the L2 fabric and hit, relative to sectors that a launch on a cold L2 leaves dirty
     (cache_hints)."""
+    fabric_lookup_sectors: float
+    """Sectors counted as looked up for each sector that crosses the L2 fabric; those beyond the first hit (cache_hints)."""
 
 
 RUN_SECTORS = 512 // SECTOR_BYTES

@@ -293,6 +293,7 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     crossing_misses = sum(item.crossing_miss_bytes for item in found.values())
     values[READ_MISSES] = misses / SECTOR_BYTES
     crossing += gpu.l2.dirty_fabric_fraction * max(0.0, writes - values.get(DRAM_WRITE, 0.0))
+    crossing *= gpu.l2.fabric_lookup_sectors
     others, found_by_others = other_lookups(gpu.l2, (reads + writes) / SECTOR_BYTES, NUM_CTAS)
     sectors = (reads + writes + crossing) / SECTOR_BYTES
     hits = sectors - (misses + crossing_misses) / SECTOR_BYTES + found_by_others
