@@ -6,8 +6,9 @@ Models:
 
 * Happens-before, by vector clocks, from program order, mbarrier phases, named barriers, ``__syncthreads`` and cluster
   barriers. Groups of cp.async, bulk copies and wgmma end with their waits. ``fence.proxy.async`` stands between proxies.
-* A stage of a buffer as one thing. Writes of one fill touch different bytes, as long as all of them fit into the stage.
-  A buffer that no op reads may be written in any order.
+* A stage of a buffer as a number of bytes. Accesses touch different bytes where they fit into the stage: a read and a write
+  as a pair, writes by their sum. A read is compared with later writes until these have filled the stage. A buffer that no op
+  reads may be written in any order.
 * Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another. An arrival of a role comes
   after what all of its warps have done.
 * Registers of wgmma as one set of accumulators a role, which stores use.
@@ -15,7 +16,7 @@ Models:
 Ignores:
 
 * Scratch memory (an empty ``buffer``), global memory, and memory of other CTAs that ops name by bytes alone.
-* Elements: which bytes of a stage an op touches.
+* Elements: which bytes of a stage an op touches. So halves of a stage with mbarriers of their own are not compared.
 
 **One replay is enough.** Each role's ops are carried out once, in some order that the barriers allow. The replay also
 checks that this order decides nothing:

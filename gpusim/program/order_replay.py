@@ -6,7 +6,7 @@ In: the steps of each role. Out: findings. :mod:`gpusim.program.order` says why 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -168,12 +168,15 @@ class Replay:
             if number >= 0:
                 stage = self.stages[self._rank(actor)][number]
                 self._check_read(actor, stage, access)
-                Stage.add(stage.reads if stage.was_written else stage.early_reads, access)
+                stage.add(stage.reads if stage.was_written else stage.early_reads, access)
+                stage.unread = None
 
     def _check_read(self, actor: Actor, stage: Stage, access: Access) -> None:
-        for write in stage.writes:
-            is_known = actor.knows(write)
-            if is_known and (access.is_generic or not write.is_generic or actor.clocks[FENCED, write.column] >= write.end):
+        known = [actor.knows(write) for write in stage.writes]
+        has_part = stage.size(access) <= sum(stage.size(write) for write in compress(stage.writes, known))
+        for write, is_known in zip(stage.writes, known, strict=True):
+            is_fenced = access.is_generic or not write.is_generic or actor.clocks[FENCED, write.column] >= write.end
+            if is_fenced if is_known else has_part and stage.fit(access, write):
                 continue
             key, words = (stage.buffer, write.actor.name), {"stage": stage.name, "other": other(write, actor)}
             if is_known:
@@ -192,10 +195,7 @@ class Replay:
                 if to != rank:
                     self.remote[to, phases.column] = access
             self._check_write(actor, stage, access)
-            if stage.reads:
-                stage.writes, stage.reads = [], []
-            Stage.add(stage.writes, access)
-            stage.was_written = True
+            stage.write(access)
             for read in stage.early_reads:
                 missing = after_write(access, read.actor, self._name_of(access))
                 self._find("too_early", None, stage.buffer, read.actor.name, actor.name, reader=where_was(read),
@@ -207,27 +207,25 @@ class Replay:
             self._use_accumulators(actor)
 
     def _check_write(self, actor: Actor, stage: Stage, access: Access) -> None:
-        for read in stage.reads:
-            self._check_behind(actor, stage, read, "it")
-        writes = [] if stage.reads or stage.buffer not in self.read_buffers else stage.writes
-        if sum(write.num_bytes for write in writes) + access.num_bytes > stage.num_bytes:
-            under_way = [write for write in writes if not actor.knows(write, across=False)]
-            if sum(write.num_bytes for write in under_way) + access.num_bytes > stage.num_bytes:
-                for write in under_way:
-                    self._check_behind(actor, stage, write, "it", across=False)
-            else:
-                self._find("overwritten", actor, stage.buffer, stage=stage.name, other=other(writes[0], actor))
-            stage.writes = under_way
+        late = [read for read in stage.reads if not (stage.fit(read, access) or actor.knows(read))]
+        if not late and stage.buffer in self.read_buffers:
+            late = [write for write in stage.writes if not actor.knows(write, across=False)]
+            if sum(write.num_bytes for write in late) + access.num_bytes <= stage.num_bytes:
+                late = []
+                if stage.unread and stage.unread.num_bytes + access.num_bytes > stage.num_bytes:
+                    self._find("overwritten", actor, stage.buffer, stage=stage.name, other=other(stage.unread, actor))
+                    stage.unread = None
+        for old in late:
+            self._race(actor, stage, old, "it")
         if self.is_overlaid:
             for shared in self.stages[stage.rank]:
                 if shared.is_overlay != stage.is_overlay:
                     for old in (*shared.reads, *shared.writes):
-                        self._check_behind(actor, stage, old, f"the memory of {shared.name}")
+                        if not actor.knows(old):
+                            self._race(actor, stage, old, f"the memory of {shared.name}")
 
-    def _check_behind(self, actor: Actor, stage: Stage, old: Access, what: str, *, across: bool = True) -> None:
-        """Check that a write comes after an older access of the same memory."""
-        if actor.knows(old, across=across):
-            return
+    def _race(self, actor: Actor, stage: Stage, old: Access, what: str) -> None:
+        """A write that nothing puts behind an older access of the same memory."""
         missing = after_read(old, actor) if is_read(old) else after_write(old, actor, self._name_of(old))
         self._find("write", actor, stage.buffer, old.actor.name, old.step.kind, stage=stage.name, other=other(old, actor),
                    does="read" if is_read(old) else "write", what=what, missing=missing)  # fmt: skip
@@ -353,6 +351,5 @@ class Replay:
                 words = {"cta": self.first_cta + rank, "other": other(access, of_cta[0])}
                 self._find("exit_of_target", None, access.actor.name, **words)
         for stage in chain.from_iterable(self.stages):
-            if stage.writes and not stage.reads and stage.buffer in self.read_buffers:
-                write = stage.writes[-1]
+            if (write := stage.unread) and stage.buffer in self.read_buffers:
                 self._find("unread", None, stage.buffer, stage=stage.name, role=write.actor.name, place=write.place)
