@@ -39,7 +39,7 @@ class Groups:
 
     column: int
     is_collective: bool
-    """Whether a wait of one warp is a wait of all: of wgmma, whose groups belong to the warpgroup."""
+    """Whether a wait of one warp is a wait of all: of wgmma in a role of one warpgroup, to which its groups belong."""
     open: int = 1
     """Number of the open group."""
     has_ops: bool = False
@@ -98,7 +98,7 @@ class Actor:
         self.clocks: Clocks = np.zeros((3, num_columns), dtype=np.int64)
         first = self.column = idx * COLUMNS_OF_ROLE
         self.copies, self.bulk = Groups(first + COPIES, False), Groups(first + BULK, False)
-        self.wgmma = Groups(first + WGMMA, True)
+        self.wgmma = Groups(first + WGMMA, role.num_warps <= 4)
         self.is_fenced = False
         """Whether a ``wgmma.fence`` has come since accumulators were used otherwise."""
         self.waits_for: Phases | Meeting | None = None
