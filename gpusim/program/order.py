@@ -21,15 +21,16 @@ Ignores:
 **One replay is enough.** Each role's ops are carried out once, in some order that the barriers allow. The replay also
 checks that this order decides nothing:
 
-1. An arrival counts in phase n. Its role must know that phase n - 1 is complete, so it cannot count earlier. If phase n
-   could complete without it, there would be more arrivals than the barrier expects, which is refused.
+1. An arrival, or the bytes of a copy, count in phase n. The role that issues it must know that phase n - 1 is complete, so
+   it cannot count earlier. If phase n could complete without it, it would have more arrivals or bytes than it expects, which
+   is found: all arrivals of expect_tx count in phase n, so the bytes that it expects are the same in each order.
 2. A wait passes behind phase n. Its role must know that phase n - 1 is complete. Else an older phase of the same parity
    could let it pass. And phase n + 1 must complete after the wait has passed. Else the wait could miss it (parity alias).
 3. The same holds for generations of barriers of threads.
 
-Take any other order, and its first arrival or wait that belongs to another phase than in the replay. Everything before it
-agrees. By 1 to 3 it then belongs to the same phase: a contradiction. So every order gives the same pairs of arrivals and
-waits, and the same happens-before. A pair of accesses that it leaves open occurs in either order in some run.
+Take any other order, and its first arrival, delivery of bytes or wait that belongs to another phase than in the replay.
+Everything before it agrees. By 1 to 3 it then belongs to the same phase: a contradiction. So every order gives the same pairs
+of arrivals and waits, and the same happens-before. A pair of accesses that it leaves open occurs in either order in some run.
 
 **Turns of a loop are left out.** The replay is a function of its state and of the ops to come. Suppose that two states are
 equal, but for numbers that only grew, with every comparison of two numbers kept. Suppose that all roles then repeat the

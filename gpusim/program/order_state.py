@@ -217,7 +217,7 @@ class Phases:
         self.ring, self.name, self.num_arrivals, self.column = ring, f"{ring}[{stage}]", num_arrivals, column
         self.done = 0
         """Phases that have completed."""
-        self.pending, self.announced, self.delivered = num_arrivals, 0, 0
+        self.pending, self.announced, self.delivered, self.last_announced = num_arrivals, 0, 0, 0
         self.now: Clocks = np.zeros((3, num_columns), dtype=np.int64)
         self.last, self.before = np.zeros_like(self.now), np.zeros_like(self.now)
         """Clocks of the latest phase, and of the phase before it."""
@@ -247,6 +247,7 @@ class Phases:
         self.last, self.had_bytes = self.now, self.has_bytes
         self.now, self.has_bytes = np.zeros_like(self.now), False
         self.done += 1
+        self.last_announced = self.announced
         self.pending, self.announced, self.delivered = self.num_arrivals, 0, 0
         return lapped
 

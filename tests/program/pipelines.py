@@ -21,6 +21,7 @@ BYTES = 4096
 """Of a stage of A or B, and of the staging buffer."""
 MATH = wgmma(64, BF16)
 ACCESS = AccessPattern(num_requests=4, num_sectors=128, num_lines=32, num_wavefronts=32, num_bytes=BYTES)
+HALF = replace(ACCESS, num_bytes=BYTES // 2)
 Ops = list[ops.Op]
 
 
@@ -93,8 +94,7 @@ def loads(stage: int, k: int, copy: str, multicast: tuple[int, ...] = ()) -> Ops
     if copy == "tma":
         return [ops.TmaLoad(name.upper(), (0, k), BYTES, BYTES, 8, name, stage, "full", multicast) for name in "ab"]
     if copy == "parts":
-        half = replace(ACCESS, num_bytes=BYTES // 2)
-        return [ops.CpAsync(name.upper(), (0, k), half, name, stage) for name in "aabb"]
+        return [ops.CpAsync(name.upper(), (0, k), HALF, name, stage) for name in "aabb"]
     return [ops.CpAsync(name.upper(), (0, k), ACCESS, name, stage) for name in "ab"]
 
 
