@@ -29,8 +29,9 @@ checks that this order decides nothing:
 3. The same holds for generations of barriers of threads.
 
 Take any other order, and its first arrival, delivery of bytes or wait that belongs to another phase than in the replay.
-Everything before it agrees. By 1 to 3 it then belongs to the same phase: a contradiction. So every order gives the same pairs
-of arrivals and waits, and the same happens-before. A pair of accesses that it leaves open occurs in either order in some run.
+Everything before it agrees. By 1 to 3 it then belongs to the same phase: a contradiction. So every order gives the same
+pairs of arrivals and waits, and the same happens-before. A pair of accesses that it leaves open occurs in either order in
+some run.
 
 **Turns of a loop are left out.** The replay is a function of its state and of the ops to come. Suppose that two states are
 equal, but for numbers that only grew, with every comparison of two numbers kept. Suppose that all roles then repeat the
@@ -68,7 +69,7 @@ def order_findings(launch: Launch, programs: Programs, *, most_ops: int | None =
         programs: its programs.
         most_ops: ops that are carried out, at most. If they do not suffice, the last finding says so. None: all.
     """
-    size, steps_of = launch.cluster_size, step_lists(programs)
+    size, steps_of, left = launch.cluster_size, step_lists(programs), most_ops
     found: dict[str, Finding] = {finding.message: finding for finding in operand_findings(launch, programs)}
     declared = tuple((role.name, role.num_warps) for role in launch.roles), launch.buffers, launch.mbarriers
     clusters = programs.cta_class[: len(programs.cta_class) // size * size].reshape(-1, size)
@@ -80,14 +81,14 @@ def order_findings(launch: Launch, programs: Programs, *, most_ops: int | None =
         key = launch.kernel, declared, launch.named_barriers, size, steps
         if key not in _kept:
             replay = Replay(launch, programs, lists, first * size)
-            if not replay.run(most_ops):
+            if not replay.run(left):
                 message = f"{launch.kernel}: the order of {most_ops} ops is checked, and not of all; gpusim lint checks all"
-                found |= {str(each): each for each in (*replay.found.values(), Finding(kind="unchecked", message=message))}
+                found |= {str(each): each for each in (*replay.findings, Finding(kind="unchecked", message=message))}
                 break
-            most_ops = most_ops and max(0, most_ops - replay.num_ops)
+            left = left and max(0, left - replay.num_ops)
             while len(_kept) >= MOST_KEPT:
                 _kept.pop(next(iter(_kept)))
-            _kept[key] = tuple(replay.found.values())
+            _kept[key] = replay.findings
         found |= {finding.message: finding for finding in _kept[key]}
     most = list(found.values())[:MOST_FINDINGS]
     return sorted(most, key=lambda finding: finding.kind != "bytes")  # wrong bytes bring races that they explain

@@ -44,7 +44,8 @@ SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     ),
     "lap": (
         "order",
-        "{waiter} waits for parity {parity} of mbarrier {barrier}, which may flip twice; missing: an arrival behind it",
+        "{waiter} waits for parity {parity} of mbarrier {barrier}, which may flip twice before; missing: an arrival "
+        "behind it, and a wait for that before {at}",
     ),
     "arrive": (
         "order",
@@ -104,7 +105,7 @@ def after_write(access: Access, actor: Actor, barrier: str) -> str:
         return "__syncthreads behind cp.async.wait_group, since other warps copied" if has_waited else "cp.async.wait_group"
     if kind is OpKind.CP_ASYNC:
         return "an arrival behind the other role's cp.async.wait_group, and a wait for it"
-    return "__syncthreads or bar.sync between its warps" if is_own else "a barrier between both roles"
+    return _between_warps(kind) if is_own else "a barrier between both roles"
 
 
 def after_read(access: Access, actor: Actor) -> str:
@@ -114,9 +115,15 @@ def after_read(access: Access, actor: Actor) -> str:
     if is_own and group and actor.clocks[KNOWN, access.column] < access.end:
         return group
     if is_own:
-        return "__syncthreads or bar.sync between its warps"
+        return _between_warps(kind)
     behind = f"behind its {group}" if group else "behind its read"
     return f"an arrival of role {access.actor.name!r} {behind}, and a wait for it"
+
+
+def _between_warps(kind: OpKind) -> str:
+    by_thread = kind in (OpKind.SHARED_LOAD, OpKind.SHARED_STORE)
+    more = '; or state buffer="" if each thread reads back only what it wrote' if by_thread else ""
+    return f"__syncthreads or bar.sync between its warps{more}"
 
 
 def is_read(access: Access) -> bool:

@@ -149,7 +149,7 @@ def _exact_state(replay: ReplayState) -> Hashable:
     for access in _accesses(replay, flags):
         columns.append(access.column)
         ends_of.append(access.end)
-        flags.append((access.actor.idx, access.step.kind, access.num_bytes, access.bytes_behind, access.is_generic, access.column))
+        flags.append((access.actor.idx, access.step.kind, access.is_generic, *access[-2:], access.column))
     numbers = np.zeros((len(rows[0]), len(rows) + len(columns)), dtype=np.int32)
     numbers[:, : len(rows)] = np.array(rows, dtype=np.int32).T
     numbers[columns, np.arange(len(rows), numbers.shape[1])] = ends_of

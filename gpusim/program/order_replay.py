@@ -81,6 +81,11 @@ class Replay:
         """Ops that have been carried out."""
         return sum(actor.tick for actor in self.actors)
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What has been found. Phases that may end too early come last, since another finding often names the cause."""
+        return tuple(finding for _, finding in sorted(self.found.items(), key=lambda item: item[0][0] == "lap"))
+
     def run(self, most_ops: int | None = None) -> bool:
         """Carry out all roles, each up to its next wait in turn, until all have ended or none can go on.
 
@@ -281,7 +286,7 @@ class Replay:
         phases.pending = max(0, phases.pending - count)
         if kind is OpKind.MBARRIER_ARRIVE_EXPECT_TX:
             phases.announced += step.number
-        self._complete(phases)
+        self._complete(phases, actor)
 
     def _deliver(self, actor: Actor, phases: Phases, num_bytes: int) -> None:
         if ("arrive", actor.name, phases.ring) not in self.found and not phases.is_known(actor, phases.done):
@@ -290,14 +295,14 @@ class Replay:
         np.maximum(phases.now, actor.released(), out=phases.now)
         phases.delivered += num_bytes
         phases.has_bytes = True
-        self._complete(phases)
+        self._complete(phases, actor)
 
-    def _complete(self, phases: Phases) -> None:
+    def _complete(self, phases: Phases, by: Actor) -> None:
         """Complete the open phase if it misses nothing, and let roles go on that wait for it."""
         if not phases.is_over:
             return
         for wait in phases.complete():
-            self._find("lap", None, phases.ring, wait.actor.name, waiter=where_was(wait), parity=wait.step.number,
+            self._find("lap", by, phases.ring, wait.actor.name, waiter=where_was(wait), parity=wait.step.number,
                        barrier=phases.name)  # fmt: skip
         for actor in self.actors:
             if actor.waits_for is phases and (step := actor.step) is not None and phases.done & 1 != step.number:

@@ -94,8 +94,8 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
             keys[:, place] = ops[name]
         kind, extra, cost = ops["kind"], keys[:, 4], keys[:, 5]
         tables = (
-            (_IS_IN_STAGE[kind], access_bytes), (kind == OpKind.CP_ASYNC, copy_bytes), (kind == OpKind.TMA_LOAD, load_numbers),
-            (kind == OpKind.TMA_STORE, store_bytes),
+            (_IS_IN_STAGE[kind], access_bytes), (kind == OpKind.CP_ASYNC, copy_bytes),
+            (kind == OpKind.TMA_LOAD, load_numbers), (kind == OpKind.TMA_STORE, store_bytes),
         )  # fmt: skip
         for is_kind, table in tables:
             cost[is_kind] = table[cost[is_kind]]

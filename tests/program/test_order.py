@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from gpusim import Launch, load_gpu, simulate
+from gpusim import Launch, WarpRole, load_gpu, simulate
 from gpusim.errors import DeadlockError, HazardError
 from gpusim.program import order, order_loops
 from gpusim.program.cta_classes import trace_launch
 from gpusim.simulate.order_check import check_launch, is_tested, without_order_check
+from gpusim.workload import ops
+from gpusim.workload.launch import RoleContext
 from tests.engine import launches
 
 from .pipelines import CHANGES, changed, drawn
@@ -182,8 +185,20 @@ def test_a_check_that_ends_early_says_so() -> None:
     programs = trace_launch(launch, num_ctas=1, panels_of={}, bytes_of={})
     order._kept.clear()
     (only,) = order.order_findings(launch, programs, most_ops=10)
-    assert only.kind == "unchecked" and not only.is_error and "gpusim lint checks all" in only.message
+    assert only.kind == "unchecked" and not only.is_error
+    assert "the order of 10 ops is checked, and not of all; gpusim lint checks all" in only.message
     assert [finding.kind for finding in order.order_findings(launch, programs, most_ops=1000)] == ["race", "race"]
+
+
+def test_a_check_that_ends_early_counts_the_ops_of_all_classes() -> None:
+    def program(cta: RoleContext) -> Iterator[ops.Op]:
+        for _ in range(20 + cta.cta_idx):
+            yield ops.Syncthreads()
+
+    roles = (WarpRole(name="all", num_warps=1, program=program),)
+    launch = Launch(kernel="distinct", num_ctas=9, num_tiles=9, roles=roles)
+    programs = trace_launch(launch, num_ctas=9, panels_of={}, bytes_of={})
+    assert "the order of 20 ops is checked" in order.order_findings(launch, programs, most_ops=20)[0].message
 
 
 def test_programs_of_kernel_models_are_known_as_such() -> None:

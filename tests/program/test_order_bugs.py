@@ -353,6 +353,12 @@ def test_one_warp_needs_no_barrier_between_its_own_accesses() -> None:
     assert lone(*COPY, WAITED, READ, num_warps=1).check(H200) == []
 
 
+def test_threads_that_read_back_what_they_wrote_leave_the_buffer_out() -> None:
+    store, load = ops.SharedStore(ACCESS, "d"), ops.SharedLoad(ACCESS, "d")
+    assert 'or state buffer="" if each thread reads back only what it wrote' in messages(lone(store, load))
+    assert lone(replace(store, buffer=""), replace(load, buffer="")).check(H200) == []
+
+
 def test_a_barrier_of_too_few_threads_is_named() -> None:
     assert "128 threads arrive at barrier 'all', it was declared for 64" in messages(lone(ops.BarSync("all"), named=64))
 
@@ -375,6 +381,7 @@ def test_a_waiter_that_a_barrier_can_lap_is_named() -> None:
     assert pair([arrive, heard, arrive], [wait[0], back, wait[1]]).check(H200) == []
     said = messages(pair([wait[0], wait[1]], [arrive, arrive]))
     assert "role 'first' of CTA 0, op 0 (mbarrier.try_wait) waits for parity 0 of mbarrier full[0], which may flip" in said
+    assert "a wait for that before role 'second' of CTA 0, op 1 (mbarrier.arrive)" in said
 
 
 def test_arrivals_of_two_roles_that_nothing_holds_to_their_phase_are_named() -> None:
