@@ -27,6 +27,10 @@ WORDS = {
 """Instruction of each kind of op in a message."""
 
 
+DELIVER = (
+    "{at} brings {num} bytes to phase {phase} of mbarrier {barrier}, and phase {before}, for which expect_tx announced "
+    "{announced}, may not be complete"
+)
 SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     "read": ("race", "{at} reads {stage} while {other} may still write it; missing: {missing}"),
     "write": ("race", "{at} writes {stage} while {other} may still {does} {what}; missing: {missing}"),
@@ -55,11 +59,8 @@ SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     "init": ("barrier", "{at} uses mbarrier {barrier} before mbarrier.init may be done; missing: a barrier of threads"),
     "count": ("barrier", "{at} arrives {count} times on mbarrier {barrier}, which misses {pending} of {wanted} arrivals"),
     "threads": ("barrier", "{at}: {count} threads arrive at {barrier}, it was declared for {wanted}"),
-    "deliver": (
-        "bytes",
-        "{at} brings {num} bytes to phase {phase} of mbarrier {barrier}, and phase {before}, for which expect_tx announced "
-        "{announced}, may not be complete; missing: a wait for it, or bytes of expect_tx",
-    ),
+    "deliver": ("order", f"{DELIVER}; missing: a wait for it, or bytes of expect_tx"),
+    "surplus": ("bytes", f"{DELIVER}; missing: bytes of expect_tx"),
     "bytes": ("bytes", "mbarrier {barrier} keeps phase {phase} open: {announced} bytes announced, {delivered} delivered"),
     "deadlock": ("deadlock", "deadlock, whatever the timing: {waits}"),
     "accumulators": ("accumulators", "{at} while wgmma in flight writes accumulators; missing: wgmma.wait_group 0"),

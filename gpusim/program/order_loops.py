@@ -141,6 +141,7 @@ def _exact_state(replay: ReplayState) -> Hashable:
         done[:, phases.column] = phases.done - 1, phases.done, phases.done + 1
         rows.extend(done)
         flags.append((min(phases.done, 3), phases.pending, phases.announced, phases.delivered))
+        flags.append((phases.announcers, phases.deliverers, phases.last_announcers))
         flags.append((phases.has_bytes, phases.had_bytes, phases.had_bytes_before))
     for meeting in (*chain.from_iterable(replay.meetings), replay.cluster):
         rows.extend((*meeting.now, *meeting.last))

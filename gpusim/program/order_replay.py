@@ -32,6 +32,8 @@ ARRIVALS = (
     OpKind.MBARRIER_ARRIVE, OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.CP_ASYNC_MBARRIER_ARRIVE, OpKind.ST_ASYNC,
 )  # fmt: skip
 
+OF_BYTES = OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.TMA_LOAD, OpKind.ST_ASYNC
+
 
 class Replay:
     """All roles of a CTA, or of the CTAs of a cluster, carried out once."""
@@ -286,15 +288,18 @@ class Replay:
         phases.pending = max(0, phases.pending - count)
         if kind is OpKind.MBARRIER_ARRIVE_EXPECT_TX:
             phases.announced += step.number
+            phases.announcers |= 1 << actor.idx
         self._complete(phases, actor)
 
     def _deliver(self, actor: Actor, phases: Phases, num_bytes: int) -> None:
         if ("arrive", actor.name, phases.ring) not in self.found and not phases.is_known(actor, phases.done):
-            self._find("deliver", actor, phases.ring, num=num_bytes, phase=phases.done, barrier=phases.name,
+            name = "surplus" if phases.last_announcers >> actor.idx & 1 else "deliver"
+            self._find(name, actor, phases.ring, num=num_bytes, phase=phases.done, barrier=phases.name,
                        before=phases.done - 1, announced=phases.last_announced)  # fmt: skip
         np.maximum(phases.now, actor.released(), out=phases.now)
         phases.delivered += num_bytes
         phases.has_bytes = True
+        phases.deliverers |= 1 << actor.idx
         self._complete(phases, actor)
 
     def _complete(self, phases: Phases, by: Actor) -> None:
@@ -335,13 +340,27 @@ class Replay:
                     waiting.pos += waiting is not actor  # the caller moves the role on that carries out the op
 
     # ---------------------------------------------------------------------------------- the end
+    def _has_bytes_to_come(self, phases: Phases, stuck: list[Actor]) -> bool:
+        """Whether the next bytes of a phase are those of a role that waits for something else."""
+        return any(
+            self.phases[to][step.barrier] is phases
+            for actor in stuck
+            if not (phases.announcers | phases.deliverers) >> actor.idx & 1
+            for step in (actor.program.steps[code] for code in set(actor.codes[actor.pos :]))
+            if step.kind in OF_BYTES
+            for to in step.ranks or (self._rank(actor),)
+        )
+
     def _check_end(self) -> None:
-        explained = {key[2] for key in self.found if key[0] == "deliver"}
+        explained = {key[2] for key in self.found if key[0] in ("deliver", "surplus")}
+        stuck = [actor for actor in self.actors if actor.step is not None]
         for phases in chain.from_iterable(self.phases):
-            if phases.announced != phases.delivered and phases.ring not in explained:
+            if phases.announced == phases.delivered or phases.ring in explained:
+                continue
+            if not self._has_bytes_to_come(phases, stuck):
                 self._find("bytes", None, phases.ring, barrier=phases.name, phase=phases.done, announced=phases.announced,
                            delivered=phases.delivered)  # fmt: skip
-        if stuck := [actor for actor in self.actors if actor.step is not None]:
+        if stuck:
             if not self.found:
                 waits = [f"{where(actor)} waits for {getattr(actor.waits_for, 'name', '')}" for actor in stuck[:2]]
                 self._find("deadlock", None, waits="; ".join(waits))

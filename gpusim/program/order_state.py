@@ -218,6 +218,8 @@ class Phases:
         self.done = 0
         """Phases that have completed."""
         self.pending, self.announced, self.delivered, self.last_announced = num_arrivals, 0, 0, 0
+        self.announcers, self.deliverers, self.last_announcers = 0, 0, 0
+        """Roles that have announced or delivered bytes of the open phase, and announced those of the latest, as bits."""
         self.now: Clocks = np.zeros((3, num_columns), dtype=np.int64)
         self.last, self.before = np.zeros_like(self.now), np.zeros_like(self.now)
         """Clocks of the latest phase, and of the phase before it."""
@@ -247,7 +249,8 @@ class Phases:
         self.last, self.had_bytes = self.now, self.has_bytes
         self.now, self.has_bytes = np.zeros_like(self.now), False
         self.done += 1
-        self.last_announced = self.announced
+        self.last_announced, self.last_announcers = self.announced, self.announcers
+        self.announcers = self.deliverers = 0
         self.pending, self.announced, self.delivered = self.num_arrivals, 0, 0
         return lapped
 
