@@ -88,7 +88,7 @@ class RoleTrace(RoleRows):
         """The generator of a program, which has not begun."""
         try:
             program = self.spec.program(self)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise raised_by_program(self.who, 0, error) from error
         if type(program) is not GeneratorType and not isinstance(program, Generator):
             raise LaunchError(f"{self.who} has a program that gives {short(program)}, wants a function that yields ops")
@@ -106,7 +106,7 @@ class RoleTrace(RoleRows):
                 op = program.send(token)
             except StopIteration:
                 return num_ops
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise raised_by_program(self.who, num_ops, error) from error
             row, token = known.get(id(op)), None
             if row is None:
