@@ -58,7 +58,7 @@ def _number(num: int, word: str, plural: str = "s") -> str:
 def rows_of(name: str, make: Callable[[GpuSpec], Launch], gpu: GpuSpec) -> list[dict[str, Any]]:
     """Findings of a launch as JSON has them, or the sentence with which it is refused."""
     try:
-        found = [(finding.kind, finding.is_error, finding.message) for finding in make(gpu).check(gpu)]
+        found: list[tuple[str, bool, str]] = [(each.kind, each.is_error, each.message) for each in make(gpu).check(gpu)]
     except GpusimError as error:
         found = [(REFUSED, True, str(error))]
     return [{"launch": name, "kind": kind, "is_error": is_error, "message": text} for kind, is_error, text in found]
