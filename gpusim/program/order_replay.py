@@ -6,7 +6,7 @@ In: the steps of each role. Out: findings. :mod:`gpusim.program.order` says why 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -179,12 +179,14 @@ class Replay:
                 stage.unread = None
 
     def _check_read(self, actor: Actor, stage: Stage, access: Access) -> None:
-        known = [actor.knows(write) for write in stage.writes]
-        has_part = stage.size(access) <= sum(stage.size(write) for write in compress(stage.writes, known))
-        for write, is_known in zip(stage.writes, known, strict=True):
-            is_fenced = access.is_generic or not write.is_generic or actor.clocks[FENCED, write.column] >= write.end
-            if is_fenced if is_known else has_part and stage.fit(access, write):
+        for write in stage.writes:
+            is_known = actor.knows(write)
+            if is_known and (access.is_generic or not write.is_generic or actor.clocks[FENCED, write.column] >= write.end):
                 continue
+            if not is_known and stage.fit(access, write):
+                known_bytes = sum(stage.size(each) for each in stage.writes if actor.knows(each))
+                if stage.size(access) <= known_bytes:
+                    continue
             key, words = (stage.buffer, write.actor.name), {"stage": stage.name, "other": other(write, actor)}
             if is_known:
                 self._find("proxy", actor, *key, **words)
@@ -214,7 +216,7 @@ class Replay:
             self._use_accumulators(actor)
 
     def _check_write(self, actor: Actor, stage: Stage, access: Access) -> None:
-        late = [read for read in stage.reads if not (stage.fit(read, access) or actor.knows(read))]
+        late = [read for read in stage.reads if not (actor.knows(read) or stage.fit(read, access))]
         if not late and stage.buffer in self.read_buffers:
             late = [write for write in stage.writes if not actor.knows(write, across=False)]
             if sum(write.num_bytes for write in late) + access.num_bytes <= stage.num_bytes:
@@ -292,7 +294,7 @@ class Replay:
         self._complete(phases, actor)
 
     def _deliver(self, actor: Actor, phases: Phases, num_bytes: int) -> None:
-        if ("arrive", actor.name, phases.ring) not in self.found and not phases.is_known(actor, phases.done):
+        if not phases.is_known(actor, phases.done) and ("arrive", actor.name, phases.ring) not in self.found:
             name = "surplus" if phases.last_announcers >> actor.idx & 1 else "deliver"
             self._find(name, actor, phases.ring, num=num_bytes, phase=phases.done, barrier=phases.name,
                        before=phases.done - 1, announced=phases.last_announced)  # fmt: skip

@@ -187,8 +187,8 @@ class Stage:
         accesses.append(access)
 
     def _joined(self, old: Access, access: Access) -> Access:
-        both = old.num_bytes, access.num_bytes
-        return access._replace(num_bytes=min(self.num_bytes, sum(both)) if all(both) else 0)
+        is_stated = old.num_bytes and access.num_bytes
+        return access._replace(num_bytes=min(self.num_bytes, old.num_bytes + access.num_bytes) if is_stated else 0)
 
     def size(self, access: Access) -> int:
         """Bytes of the stage that an access touches, at most."""
@@ -202,9 +202,11 @@ class Stage:
         """Add a write. Accesses are forgotten when the writes behind them fill the stage."""
         size = self.size(access)
         for accesses in (self.writes, self.reads):
-            if accesses:
-                aged = (old._replace(bytes_behind=old.bytes_behind + size) for old in accesses)
-                accesses[:] = [old for old in aged if old.bytes_behind < self.num_bytes]
+            accesses[:] = [
+                old._replace(bytes_behind=old.bytes_behind + size)
+                for old in accesses
+                if old.bytes_behind + size < self.num_bytes
+            ]
         self.add(self.writes, access)
         self.was_written, self.unread = True, self._joined(self.unread, access) if self.unread else access
 
