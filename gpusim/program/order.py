@@ -7,8 +7,8 @@ Models:
 * Happens-before, by vector clocks, from program order, mbarrier phases, named barriers, ``__syncthreads`` and cluster
   barriers. Groups of cp.async, bulk copies and wgmma end with their waits. ``fence.proxy.async`` stands between proxies.
 * A stage of a buffer as a number of bytes. Accesses touch different bytes where they fit into the stage: a read and a write
-  as a pair, writes by their sum. A read is compared with later writes until these have filled the stage. A buffer that no op
-  reads may be written in any order.
+  as a pair, writes by their sum. A read is compared with later writes until these have filled the stage. A buffer that no
+  op reads may be written in any order.
 * Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another. An arrival of a role comes
   after what all of its warps have done.
 * Registers of wgmma as one set of accumulators a role, which stores use.
@@ -21,9 +21,9 @@ Ignores:
 **One replay is enough.** Each role's ops are carried out once, in some order that the barriers allow. The replay also
 checks that this order decides nothing:
 
-1. An arrival, or the bytes of a copy, count in phase n. The role that issues it must know that phase n - 1 is complete, so
-   it cannot count earlier. If phase n could complete without it, it would have more arrivals or bytes than it expects, which
-   is found: all arrivals of expect_tx count in phase n, so the bytes that it expects are the same in each order.
+1. An arrival, or the bytes of a copy, count in phase n. Their role must know that phase n - 1 is complete. So they cannot
+   count earlier. All arrivals of expect_tx count in phase n, so the bytes that it expects are the same in each order. If
+   phase n could complete without one of these, it would have more than it expects, which is found.
 2. A wait passes behind phase n. Its role must know that phase n - 1 is complete. Else an older phase of the same parity
    could let it pass. And phase n + 1 must complete after the wait has passed. Else the wait could miss it (parity alias).
 3. The same holds for generations of barriers of threads.

@@ -30,7 +30,7 @@ COLUMNS_OF_ROLE = 4
 MOST_GROUPS = 256
 """Latest groups of a kind whose ends are kept."""
 MOST_PARTS = 4
-"""Latest accesses of one column to a stage that are kept apart."""
+"""Latest accesses of one column to a stage that are kept separately."""
 
 
 @dataclass(slots=True)
