@@ -74,10 +74,10 @@ def test_launches_that_a_file_holds_are_all_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (":lunch", "did you mean 'launch'?"),
-        (":other", "returns a int, wants a Launch"),
-        (":broken", "function 'broken' ends with ZeroDivisionError: division by zero"),
-        (":many", "function 'many' wants 2 arguments, wants none or the GPU"),
+        (":lunch", "or 'launch'?"),
+        (":other", "gives a int, wants a Launch"),
+        (":broken", "raised ZeroDivisionError: division by zero"),
+        (":many", ":many wants 2 arguments, wants none or the GPU"),
     ],
 )
 def test_what_is_no_launch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, said: str) -> None:
@@ -86,7 +86,7 @@ def test_what_is_no_launch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("1 / 0", "ends with ZeroDivisionError"), ("a b", "ends with SyntaxError"), ("", "has no Launch")]
+    ("text", "said"), [("1 / 0", "raised ZeroDivisionError"), ("a b", "raised SyntaxError"), ("", "has no Launch")]
 )
 def test_a_file_that_cannot_be_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
@@ -94,4 +94,38 @@ def test_a_file_that_cannot_be_run_is_refused(
     assert main(["lint", kernel(tmp_path, text)]) == 2
     assert said in capsys.readouterr().err
     assert main(["lint", str(tmp_path / "none.py")]) == 2
-    assert "is no Python file" in capsys.readouterr().err
+    assert "is no file, wants one that is there" in capsys.readouterr().err
+
+
+def test_a_launch_that_is_refused_hides_no_finding_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        f"{WRONG}\nimport sys\nfrom dataclasses import replace\n"
+        "def leaves(cta):\n    yield ops.Syncthreads()\n    sys.exit(0)\n"
+        "first = launch(None)\n"
+        "last = replace(first, roles=(replace(first.roles[0], program=leaves),))\n"
+    )
+    assert main(["lint", kernel(tmp_path, text), "--json", str(tmp_path / "found.json")]) == 2
+    said = capsys.readouterr()
+    assert "last: refused: copy: role 'copy' of CTA 0: its program raises SystemExit: 0 before op 2" in said.err
+    assert "first: race: " in said.out and "1 finding in 2 launches, 1 refused" in said.out
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert [(item["launch"], item["kind"]) for item in found] == [("first", "race"), ("last", "refused")]
+
+
+def test_remarks_are_status_0_and_json_has_stdout_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head, load = RIGHT.split("def program(cta):\n")[1].split("\n")[:2]
+    unread = f'{head}\n{load}\n    yield ops.MbarrierWait("full", 0, 1)'
+    last = "yield ops.BulkWaitGroup(0)"
+    text = RIGHT.replace(last, f"{last}\n{unread}") + '\nprint("printed")\n'
+    assert main(["lint", kernel(tmp_path, text), "--json", "-"]) == 0
+    said = capsys.readouterr()
+    assert [(item["kind"], item["is_error"]) for item in json.loads(said.out)] == [("unread", False)]
+    assert "printed" in said.err and "0 findings and 1 remark in 1 launch" in said.err
+
+
+@pytest.mark.parametrize("arguments", ["n=64", "gpu=None", "n=64, *, gpu", "gpu, /", "n=64, *rest"])
+def test_a_function_gets_the_gpu_where_it_wants_one(tmp_path: Path, arguments: str) -> None:
+    head = f"def launch({arguments}):\n    " + ("assert gpu.num_sms" if "gpu" in arguments else "assert n == 64") + "\n"
+    assert main(["lint", kernel(tmp_path, RIGHT.replace("def launch(gpu):\n", head))]) == 0

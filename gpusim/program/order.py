@@ -6,8 +6,9 @@ Models:
 
 * Happens-before, by vector clocks, from program order, mbarrier phases, named barriers, ``__syncthreads`` and cluster
   barriers. Groups of cp.async, bulk copies and wgmma end with their waits. ``fence.proxy.async`` stands between proxies.
-* A stage of a buffer as one thing. Writes of one fill touch different bytes, as long as all of them fit into the stage.
-  A buffer that no op reads may be written in any order.
+* A stage of a buffer as a number of bytes. Accesses touch different bytes where they fit into the stage: a read and a write
+  as a pair, writes by their sum. A read is compared with later writes until these have filled the stage. A buffer that no
+  op reads may be written in any order.
 * Warps of one role. A ``cp.async.wait_group`` of one warp says nothing about copies of another. An arrival of a role comes
   after what all of its warps have done.
 * Registers of wgmma as one set of accumulators a role, which stores use.
@@ -15,20 +16,22 @@ Models:
 Ignores:
 
 * Scratch memory (an empty ``buffer``), global memory, and memory of other CTAs that ops name by bytes alone.
-* Elements: which bytes of a stage an op touches.
+* Elements: which bytes of a stage an op touches. So halves of a stage with mbarriers of their own are not compared.
 
 **One replay is enough.** Each role's ops are carried out once, in some order that the barriers allow. The replay also
 checks that this order decides nothing:
 
-1. An arrival counts in phase n. Its role must know that phase n - 1 is complete, so it cannot count earlier. If phase n
-   could complete without it, there would be more arrivals than the barrier expects, which is refused.
+1. An arrival, or the bytes of a copy, count in phase n. Their role must know that phase n - 1 is complete. So they cannot
+   count earlier. All arrivals of expect_tx count in phase n, so the bytes that it expects are the same in each order. If
+   phase n could complete without one of these, it would have more than it expects, which is found.
 2. A wait passes behind phase n. Its role must know that phase n - 1 is complete. Else an older phase of the same parity
    could let it pass. And phase n + 1 must complete after the wait has passed. Else the wait could miss it (parity alias).
 3. The same holds for generations of barriers of threads.
 
-Take any other order, and its first arrival or wait that belongs to another phase than in the replay. Everything before it
-agrees. By 1 to 3 it then belongs to the same phase: a contradiction. So every order gives the same pairs of arrivals and
-waits, and the same happens-before. A pair of accesses that it leaves open occurs in either order in some run.
+Take any other order, and its first arrival, delivery of bytes or wait that belongs to another phase than in the replay.
+Everything before it agrees. By 1 to 3 it then belongs to the same phase: a contradiction. So every order gives the same
+pairs of arrivals and waits, and the same happens-before. A pair of accesses that it leaves open occurs in either order in
+some run.
 
 **Turns of a loop are left out.** The replay is a function of its state and of the ops to come. Suppose that two states are
 equal, but for numbers that only grew, with every comparison of two numbers kept. Suppose that all roles then repeat the
@@ -66,7 +69,7 @@ def order_findings(launch: Launch, programs: Programs, *, most_ops: int | None =
         programs: its programs.
         most_ops: ops that are carried out, at most. If they do not suffice, the last finding says so. None: all.
     """
-    size, steps_of = launch.cluster_size, step_lists(programs)
+    size, steps_of, left = launch.cluster_size, step_lists(programs), most_ops
     found: dict[str, Finding] = {finding.message: finding for finding in operand_findings(launch, programs)}
     declared = tuple((role.name, role.num_warps) for role in launch.roles), launch.buffers, launch.mbarriers
     clusters = programs.cta_class[: len(programs.cta_class) // size * size].reshape(-1, size)
@@ -78,14 +81,14 @@ def order_findings(launch: Launch, programs: Programs, *, most_ops: int | None =
         key = launch.kernel, declared, launch.named_barriers, size, steps
         if key not in _kept:
             replay = Replay(launch, programs, lists, first * size)
-            if not replay.run(most_ops):
+            if not replay.run(left):
                 message = f"{launch.kernel}: the order of {most_ops} ops is checked, and not of all; gpusim lint checks all"
-                found |= {str(each): each for each in (*replay.found.values(), Finding(kind="unchecked", message=message))}
+                found |= {str(each): each for each in (*replay.findings, Finding(kind="unchecked", message=message))}
                 break
-            most_ops = most_ops and max(0, most_ops - replay.num_ops)
+            left = left and max(0, left - replay.num_ops)
             while len(_kept) >= MOST_KEPT:
                 _kept.pop(next(iter(_kept)))
-            _kept[key] = tuple(replay.found.values())
+            _kept[key] = replay.findings
         found |= {finding.message: finding for finding in _kept[key]}
     most = list(found.values())[:MOST_FINDINGS]
     return sorted(most, key=lambda finding: finding.kind != "bytes")  # wrong bytes bring races that they explain

@@ -27,6 +27,10 @@ WORDS = {
 """Instruction of each kind of op in a message."""
 
 
+DELIVER = (
+    "{at} brings {num} bytes to phase {phase} of mbarrier {barrier}, and phase {before}, for which expect_tx announced "
+    "{announced}, may not be complete"
+)
 SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     "read": ("race", "{at} reads {stage} while {other} may still write it; missing: {missing}"),
     "write": ("race", "{at} writes {stage} while {other} may still {does} {what}; missing: {missing}"),
@@ -44,7 +48,8 @@ SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     ),
     "lap": (
         "order",
-        "{waiter} waits for parity {parity} of mbarrier {barrier}, which may flip twice; missing: an arrival behind it",
+        "{waiter} waits for parity {parity} of mbarrier {barrier}, which may flip twice before; missing: an arrival "
+        "behind it, and a wait for that before {at}",
     ),
     "arrive": (
         "order",
@@ -54,6 +59,8 @@ SENTENCES: Mapping[str, tuple[FindingKind, str]] = {
     "init": ("barrier", "{at} uses mbarrier {barrier} before mbarrier.init may be done; missing: a barrier of threads"),
     "count": ("barrier", "{at} arrives {count} times on mbarrier {barrier}, which misses {pending} of {wanted} arrivals"),
     "threads": ("barrier", "{at}: {count} threads arrive at {barrier}, it was declared for {wanted}"),
+    "deliver": ("order", f"{DELIVER}; missing: a wait for it, or bytes of expect_tx"),
+    "surplus": ("bytes", f"{DELIVER}; missing: bytes of expect_tx"),
     "bytes": ("bytes", "mbarrier {barrier} keeps phase {phase} open: {announced} bytes announced, {delivered} delivered"),
     "deadlock": ("deadlock", "deadlock, whatever the timing: {waits}"),
     "accumulators": ("accumulators", "{at} while wgmma in flight writes accumulators; missing: wgmma.wait_group 0"),
@@ -99,7 +106,7 @@ def after_write(access: Access, actor: Actor, barrier: str) -> str:
         return "__syncthreads behind cp.async.wait_group, since other warps copied" if has_waited else "cp.async.wait_group"
     if kind is OpKind.CP_ASYNC:
         return "an arrival behind the other role's cp.async.wait_group, and a wait for it"
-    return "__syncthreads or bar.sync between its warps" if is_own else "a barrier between both roles"
+    return _between_warps(kind) if is_own else "a barrier between both roles"
 
 
 def after_read(access: Access, actor: Actor) -> str:
@@ -109,9 +116,15 @@ def after_read(access: Access, actor: Actor) -> str:
     if is_own and group and actor.clocks[KNOWN, access.column] < access.end:
         return group
     if is_own:
-        return "__syncthreads or bar.sync between its warps"
+        return _between_warps(kind)
     behind = f"behind its {group}" if group else "behind its read"
     return f"an arrival of role {access.actor.name!r} {behind}, and a wait for it"
+
+
+def _between_warps(kind: OpKind) -> str:
+    by_thread = kind in (OpKind.SHARED_LOAD, OpKind.SHARED_STORE)
+    more = '; or state buffer="" if each thread reads back only what it wrote' if by_thread else ""
+    return f"__syncthreads or bar.sync between its warps{more}"
 
 
 def is_read(access: Access) -> bool:

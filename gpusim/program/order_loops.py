@@ -127,7 +127,7 @@ def _exact_state(replay: ReplayState) -> Hashable:
         groups_of = actor.copies, actor.bulk, actor.wgmma
         in_flight = [groups.in_flight(actor.clocks) for groups in groups_of]
         ends = np.zeros((2 + max(map(len, in_flight)), actor.clocks.shape[1]), dtype=np.int64)
-        ends[0, actor.column + OPS] = actor.tick
+        ends[:2, actor.column + OPS] = actor.tick, actor.released_at
         for groups, latest in zip(groups_of, in_flight, strict=True):
             ends[0, groups.column], ends[1, groups.column] = groups.open, groups.open - 1
             ends[2 : 2 + len(latest), groups.column] = latest
@@ -141,6 +141,7 @@ def _exact_state(replay: ReplayState) -> Hashable:
         done[:, phases.column] = phases.done - 1, phases.done, phases.done + 1
         rows.extend(done)
         flags.append((min(phases.done, 3), phases.pending, phases.announced, phases.delivered))
+        flags.append((phases.announcers, phases.deliverers, phases.last_announcers))
         flags.append((phases.has_bytes, phases.had_bytes, phases.had_bytes_before))
     for meeting in (*chain.from_iterable(replay.meetings), replay.cluster):
         rows.extend((*meeting.now, *meeting.last))
@@ -149,7 +150,7 @@ def _exact_state(replay: ReplayState) -> Hashable:
     for access in _accesses(replay, flags):
         columns.append(access.column)
         ends_of.append(access.end)
-        flags.append((access.actor.idx, access.step.kind, access.num_bytes, access.is_generic, access.column))
+        flags.append((access.actor.idx, access.step.kind, access.is_generic, *access[-2:], access.column))
     numbers = np.zeros((len(rows[0]), len(rows) + len(columns)), dtype=np.int32)
     numbers[:, : len(rows)] = np.array(rows, dtype=np.int32).T
     numbers[columns, np.arange(len(rows), numbers.shape[1])] = ends_of
@@ -159,6 +160,7 @@ def _exact_state(replay: ReplayState) -> Hashable:
 def _accesses(replay: ReplayState, flags: list[Hashable]) -> Iterator[Access]:
     for stage in chain.from_iterable(replay.stages):
         flags.append((len(stage.writes), len(stage.reads), len(stage.early_reads), stage.was_written))
+        flags.append(stage.unread and stage.unread.num_bytes)
         yield from chain(stage.writes, stage.reads, stage.early_reads)
     for phases in chain.from_iterable(replay.phases):
         flags.append(tuple(phases.waits))

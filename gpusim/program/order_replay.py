@@ -32,6 +32,8 @@ ARRIVALS = (
     OpKind.MBARRIER_ARRIVE, OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.CP_ASYNC_MBARRIER_ARRIVE, OpKind.ST_ASYNC,
 )  # fmt: skip
 
+OF_BYTES = OpKind.MBARRIER_ARRIVE_EXPECT_TX, OpKind.TMA_LOAD, OpKind.ST_ASYNC
+
 
 class Replay:
     """All roles of a CTA, or of the CTAs of a cluster, carried out once."""
@@ -41,7 +43,7 @@ class Replay:
         size, num_roles, num_barriers = len(lists), len(launch.roles), len(programs.barriers)
         first_column = size * num_roles * COLUMNS_OF_ROLE
         num_columns, ranks = first_column + size * num_barriers, range(size)
-        self.kernel, self.first_cta, self.found = launch.kernel, first_cta, dict[Hashable, Finding]()
+        self.kernel, self.first_cta, self.found = launch.kernel, first_cta, dict[tuple[Hashable, ...], Finding]()
         self.actors = [
             Actor(first_cta + rank, rank * num_roles + idx, role, lists[rank][idx], num_columns)
             for rank in ranks for idx, role in enumerate(launch.roles)
@@ -80,6 +82,11 @@ class Replay:
     def num_ops(self) -> int:
         """Ops that have been carried out."""
         return sum(actor.tick for actor in self.actors)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What has been found. Phases that may end too early come last, since another finding often names the cause."""
+        return tuple(finding for _, finding in sorted(self.found.items(), key=lambda item: item[0][0] == "lap"))
 
     def run(self, most_ops: int | None = None) -> bool:
         """Carry out all roles, each up to its next wait in turn, until all have ended or none can go on.
@@ -168,13 +175,18 @@ class Replay:
             if number >= 0:
                 stage = self.stages[self._rank(actor)][number]
                 self._check_read(actor, stage, access)
-                Stage.add(stage.reads if stage.was_written else stage.early_reads, access)
+                stage.add(stage.reads if stage.was_written else stage.early_reads, access)
+                stage.unread = None
 
     def _check_read(self, actor: Actor, stage: Stage, access: Access) -> None:
         for write in stage.writes:
             is_known = actor.knows(write)
             if is_known and (access.is_generic or not write.is_generic or actor.clocks[FENCED, write.column] >= write.end):
                 continue
+            if not is_known and stage.fit(access, write):
+                known_bytes = sum(stage.size(each) for each in stage.writes if actor.knows(each))
+                if stage.size(access) <= known_bytes:
+                    continue
             key, words = (stage.buffer, write.actor.name), {"stage": stage.name, "other": other(write, actor)}
             if is_known:
                 self._find("proxy", actor, *key, **words)
@@ -192,10 +204,7 @@ class Replay:
                 if to != rank:
                     self.remote[to, phases.column] = access
             self._check_write(actor, stage, access)
-            if stage.reads:
-                stage.writes, stage.reads = [], []
-            Stage.add(stage.writes, access)
-            stage.was_written = True
+            stage.write(access)
             for read in stage.early_reads:
                 missing = after_write(access, read.actor, self._name_of(access))
                 self._find("too_early", None, stage.buffer, read.actor.name, actor.name, reader=where_was(read),
@@ -207,27 +216,25 @@ class Replay:
             self._use_accumulators(actor)
 
     def _check_write(self, actor: Actor, stage: Stage, access: Access) -> None:
-        for read in stage.reads:
-            self._check_behind(actor, stage, read, "it")
-        writes = [] if stage.reads or stage.buffer not in self.read_buffers else stage.writes
-        if sum(write.num_bytes for write in writes) + access.num_bytes > stage.num_bytes:
-            under_way = [write for write in writes if not actor.knows(write, across=False)]
-            if sum(write.num_bytes for write in under_way) + access.num_bytes > stage.num_bytes:
-                for write in under_way:
-                    self._check_behind(actor, stage, write, "it", across=False)
-            else:
-                self._find("overwritten", actor, stage.buffer, stage=stage.name, other=other(writes[0], actor))
-            stage.writes = under_way
+        late = [read for read in stage.reads if not (actor.knows(read) or stage.fit(read, access))]
+        if not late and stage.buffer in self.read_buffers:
+            late = [write for write in stage.writes if not actor.knows(write, across=False)]
+            if sum(write.num_bytes for write in late) + access.num_bytes <= stage.num_bytes:
+                late = []
+                if stage.unread and stage.unread.num_bytes + access.num_bytes > stage.num_bytes:
+                    self._find("overwritten", actor, stage.buffer, stage=stage.name, other=other(stage.unread, actor))
+                    stage.unread = None
+        for old in late:
+            self._race(actor, stage, old, "it")
         if self.is_overlaid:
             for shared in self.stages[stage.rank]:
                 if shared.is_overlay != stage.is_overlay:
                     for old in (*shared.reads, *shared.writes):
-                        self._check_behind(actor, stage, old, f"the memory of {shared.name}")
+                        if not actor.knows(old):
+                            self._race(actor, stage, old, f"the memory of {shared.name}")
 
-    def _check_behind(self, actor: Actor, stage: Stage, old: Access, what: str, *, across: bool = True) -> None:
-        """Check that a write comes after an older access of the same memory."""
-        if actor.knows(old, across=across):
-            return
+    def _race(self, actor: Actor, stage: Stage, old: Access, what: str) -> None:
+        """A write that nothing puts behind an older access of the same memory."""
         missing = after_read(old, actor) if is_read(old) else after_write(old, actor, self._name_of(old))
         self._find("write", actor, stage.buffer, old.actor.name, old.step.kind, stage=stage.name, other=other(old, actor),
                    does="read" if is_read(old) else "write", what=what, missing=missing)  # fmt: skip
@@ -283,20 +290,26 @@ class Replay:
         phases.pending = max(0, phases.pending - count)
         if kind is OpKind.MBARRIER_ARRIVE_EXPECT_TX:
             phases.announced += step.number
-        self._complete(phases)
+            phases.announcers |= 1 << actor.idx
+        self._complete(phases, actor)
 
     def _deliver(self, actor: Actor, phases: Phases, num_bytes: int) -> None:
+        if not phases.is_known(actor, phases.done) and ("arrive", actor.name, phases.ring) not in self.found:
+            name = "surplus" if phases.last_announcers >> actor.idx & 1 else "deliver"
+            self._find(name, actor, phases.ring, num=num_bytes, phase=phases.done, barrier=phases.name,
+                       before=phases.done - 1, announced=phases.last_announced)  # fmt: skip
         np.maximum(phases.now, actor.released(), out=phases.now)
         phases.delivered += num_bytes
         phases.has_bytes = True
-        self._complete(phases)
+        phases.deliverers |= 1 << actor.idx
+        self._complete(phases, actor)
 
-    def _complete(self, phases: Phases) -> None:
+    def _complete(self, phases: Phases, by: Actor) -> None:
         """Complete the open phase if it misses nothing, and let roles go on that wait for it."""
         if not phases.is_over:
             return
         for wait in phases.complete():
-            self._find("lap", None, phases.ring, wait.actor.name, waiter=where_was(wait), parity=wait.step.number,
+            self._find("lap", by, phases.ring, wait.actor.name, waiter=where_was(wait), parity=wait.step.number,
                        barrier=phases.name)  # fmt: skip
         for actor in self.actors:
             if actor.waits_for is phases and (step := actor.step) is not None and phases.done & 1 != step.number:
@@ -329,12 +342,27 @@ class Replay:
                     waiting.pos += waiting is not actor  # the caller moves the role on that carries out the op
 
     # ---------------------------------------------------------------------------------- the end
+    def _has_bytes_to_come(self, phases: Phases, stuck: list[Actor]) -> bool:
+        """Whether the next bytes of a phase are those of a role that waits for something else."""
+        return any(
+            self.phases[to][step.barrier] is phases
+            for actor in stuck
+            if not (phases.announcers | phases.deliverers) >> actor.idx & 1
+            for step in (actor.program.steps[code] for code in set(actor.codes[actor.pos :]))
+            if step.kind in OF_BYTES
+            for to in step.ranks or (self._rank(actor),)
+        )
+
     def _check_end(self) -> None:
+        explained = {key[2] for key in self.found if key[0] in ("deliver", "surplus")}
+        stuck = [actor for actor in self.actors if actor.step is not None]
         for phases in chain.from_iterable(self.phases):
-            if phases.announced != phases.delivered:
+            if phases.announced == phases.delivered or phases.ring in explained:
+                continue
+            if not self._has_bytes_to_come(phases, stuck):
                 self._find("bytes", None, phases.ring, barrier=phases.name, phase=phases.done, announced=phases.announced,
                            delivered=phases.delivered)  # fmt: skip
-        if stuck := [actor for actor in self.actors if actor.step is not None]:
+        if stuck:
             if not self.found:
                 waits = [f"{where(actor)} waits for {getattr(actor.waits_for, 'name', '')}" for actor in stuck[:2]]
                 self._find("deadlock", None, waits="; ".join(waits))
@@ -353,6 +381,5 @@ class Replay:
                 words = {"cta": self.first_cta + rank, "other": other(access, of_cta[0])}
                 self._find("exit_of_target", None, access.actor.name, **words)
         for stage in chain.from_iterable(self.stages):
-            if stage.writes and not stage.reads and stage.buffer in self.read_buffers:
-                write = stage.writes[-1]
+            if (write := stage.unread) and stage.buffer in self.read_buffers:
                 self._find("unread", None, stage.buffer, stage=stage.name, role=write.actor.name, place=write.place)

@@ -29,6 +29,8 @@ OPS, COPIES, BULK, WGMMA = range(4)
 COLUMNS_OF_ROLE = 4
 MOST_GROUPS = 256
 """Latest groups of a kind whose ends are kept."""
+MOST_PARTS = 4
+"""Latest accesses of one column to a stage that are kept separately."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ class Groups:
 
     column: int
     is_collective: bool
-    """Whether a wait of one warp is a wait of all: of wgmma, whose groups belong to the warpgroup."""
+    """Whether a wait of one warp is a wait of all: of wgmma in a role of one warpgroup, to which its groups belong."""
     open: int = 1
     """Number of the open group."""
     has_ops: bool = False
@@ -91,10 +93,12 @@ class Actor:
         self.pos = 0
         self.tick = 0
         """Ops so far."""
+        self.released_at = 0
+        """Ops at the latest arrival."""
         self.clocks: Clocks = np.zeros((3, num_columns), dtype=np.int64)
         first = self.column = idx * COLUMNS_OF_ROLE
         self.copies, self.bulk = Groups(first + COPIES, False), Groups(first + BULK, False)
-        self.wgmma = Groups(first + WGMMA, True)
+        self.wgmma = Groups(first + WGMMA, role.num_warps <= 4)
         self.is_fenced = False
         """Whether a ``wgmma.fence`` has come since accumulators were used otherwise."""
         self.waits_for: Phases | Meeting | None = None
@@ -114,6 +118,7 @@ class Actor:
 
     def released(self) -> Clocks:
         """Clocks that an arrival of the role hands over."""
+        self.released_at = self.tick
         return self.clocks.take((KNOWN, KNOWN, FENCED), axis=0)
 
     def acquire(self, clocks: Clocks) -> None:
@@ -145,10 +150,12 @@ class Access(NamedTuple):
     is_generic: bool
     """Whether it belongs to the generic proxy, not to the async proxy."""
     num_bytes: int = 0
+    bytes_behind: int = 0
+    """Bytes that later writes have written to the stage."""
 
 
 class Stage:
-    """Who has filled a stage, and who has read it since."""
+    """Who has written and read a stage, until later writes have filled all of it."""
 
     def __init__(self, buffer: Buffer, stage: int, rank: int):
         """Begin without accesses."""
@@ -159,16 +166,49 @@ class Stage:
         self.early_reads: list[Access] = []
         """Reads before the first write."""
         self.was_written = False
+        self.unread: Access | None = None
+        """Writes since the latest read, as one."""
 
-    @staticmethod
-    def add(accesses: list[Access], access: Access) -> None:
-        """Append an access, in place of an earlier one that has ended if this one has. Their bytes are added."""
-        ends_at_once = access.column == access.actor.column + OPS
-        for idx, old in enumerate(accesses):
-            if old.column == access.column and old.step.kind is access.step.kind and (ends_at_once or old.end == access.end):
-                accesses[idx] = access._replace(num_bytes=old.num_bytes + access.num_bytes)
-                return
+    def add(self, accesses: list[Access], access: Access) -> None:
+        """Append an access, or put it in the place of an earlier one of its role that is known when it is. Bytes are added.
+
+        An op of a role is known with the next one if no arrival lies between. Of many accesses the oldest two are made one.
+        """
+        like = [idx for idx, old in enumerate(accesses) if old.column == access.column and old.step.kind is access.step.kind]
+        if like:
+            latest = accesses[like[-1]]
+            first = access.actor.released_at if access.column == access.actor.column + OPS else access.end - 1
+            if latest.end > first:
+                accesses.pop(like[-1])
+                access = self._joined(latest, access)
+            elif len(like) == MOST_PARTS:
+                accesses[like[1]] = self._joined(accesses[like[0]], accesses[like[1]])
+                accesses.pop(like[0])
         accesses.append(access)
+
+    def _joined(self, old: Access, access: Access) -> Access:
+        is_stated = old.num_bytes and access.num_bytes
+        return access._replace(num_bytes=min(self.num_bytes, old.num_bytes + access.num_bytes) if is_stated else 0)
+
+    def size(self, access: Access) -> int:
+        """Bytes of the stage that an access touches, at most."""
+        return access.num_bytes or self.num_bytes
+
+    def fit(self, some: Access, other: Access) -> bool:
+        """Whether two accesses may touch different bytes."""
+        return self.size(some) + self.size(other) <= self.num_bytes
+
+    def write(self, access: Access) -> None:
+        """Add a write. Accesses are forgotten when the writes behind them fill the stage."""
+        size = self.size(access)
+        for accesses in (self.writes, self.reads):
+            accesses[:] = [
+                old._replace(bytes_behind=old.bytes_behind + size)
+                for old in accesses
+                if old.bytes_behind + size < self.num_bytes
+            ]
+        self.add(self.writes, access)
+        self.was_written, self.unread = True, self._joined(self.unread, access) if self.unread else access
 
 
 class Phases:
@@ -179,7 +219,9 @@ class Phases:
         self.ring, self.name, self.num_arrivals, self.column = ring, f"{ring}[{stage}]", num_arrivals, column
         self.done = 0
         """Phases that have completed."""
-        self.pending, self.announced, self.delivered = num_arrivals, 0, 0
+        self.pending, self.announced, self.delivered, self.last_announced = num_arrivals, 0, 0, 0
+        self.announcers, self.deliverers, self.last_announcers = 0, 0, 0
+        """Roles that have announced or delivered bytes of the open phase, and announced those of the latest, as bits."""
         self.now: Clocks = np.zeros((3, num_columns), dtype=np.int64)
         self.last, self.before = np.zeros_like(self.now), np.zeros_like(self.now)
         """Clocks of the latest phase, and of the phase before it."""
@@ -209,6 +251,8 @@ class Phases:
         self.last, self.had_bytes = self.now, self.has_bytes
         self.now, self.has_bytes = np.zeros_like(self.now), False
         self.done += 1
+        self.last_announced, self.last_announcers = self.announced, self.announcers
+        self.announcers = self.deliverers = 0
         self.pending, self.announced, self.delivered = self.num_arrivals, 0, 0
         return lapped
 

@@ -37,7 +37,6 @@ def _table(*kinds: int) -> NDArray[np.bool_]:
 
 _IS_ORDERED, _IS_IN_STAGE, _IS_STORE = _table(*ORDERED), _table(*_IN_STAGE), _table(*STORES)
 _HAS_NO_EXTRA = _table(*_IN_STAGE, OpKind.CP_ASYNC, OpKind.TMA_LOAD, OpKind.TMA_STORE)
-_HAS_NO_COST = _table(OpKind.WGMMA, OpKind.TMA_STORE)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F,
                  0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)  # fmt: skip
 """Odd factors of a linear hash."""
@@ -55,7 +54,7 @@ class Step(NamedTuple):
     number: int
     """Arrivals, bytes that are announced, parity, or groups that may be in flight."""
     num_bytes: int
-    """Bytes that are read or written."""
+    """Bytes that are read or written; 0: as many as the stage has."""
     ranks: tuple[int, ...]
     """Cluster ranks that a multicast or a remote op names; empty: the CTA itself."""
     reads: tuple[int, ...]
@@ -78,6 +77,7 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
     costs = programs.costs
     access_bytes = np.array([item.num_bytes for item in costs.accesses.items] or [0], dtype=np.int64)
     copy_bytes = access_bytes[[row.access for row in costs.async_copies.items] or [0]]
+    store_bytes = np.array([op.num_bytes for op in costs.tma_stores.items] or [0], dtype=np.int64)
     loads = [
         (row.op.num_bytes, tuple(programs.lists[row.ranks_begin : row.ranks_begin + row.num_ranks].tolist()))
         for row in costs.tma_loads.items
@@ -93,15 +93,18 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
         for place, name in enumerate(names):
             keys[:, place] = ops[name]
         kind, extra, cost = ops["kind"], keys[:, 4], keys[:, 5]
-        is_copy, is_load = kind == OpKind.CP_ASYNC, kind == OpKind.TMA_LOAD
-        for is_kind, table in ((_IS_IN_STAGE[kind], access_bytes), (is_copy, copy_bytes), (is_load, load_numbers)):
+        tables = (
+            (_IS_IN_STAGE[kind], access_bytes), (kind == OpKind.CP_ASYNC, copy_bytes),
+            (kind == OpKind.TMA_LOAD, load_numbers), (kind == OpKind.TMA_STORE, store_bytes),
+        )  # fmt: skip
+        for is_kind, table in tables:
             cost[is_kind] = table[cost[is_kind]]
         remote = kind == OpKind.ST_ASYNC
         extra[remote] = ops["number"][remote]
         keys[_IS_STORE[kind], 1:] = 0
-        extra[_HAS_NO_EXTRA[kind]] = cost[_HAS_NO_COST[kind]] = 0
-        keys[kind != OpKind.WGMMA, 6] = 0
-        keys[kind == OpKind.WGMMA, 3] = -1
+        extra[_HAS_NO_EXTRA[kind]] = cost[is_wgmma := kind == OpKind.WGMMA] = 0
+        keys[~is_wgmma, 6] = 0
+        keys[is_wgmma, 3] = -1
         return keys
 
     def step_of(key: list[int]) -> Step:
@@ -110,7 +113,7 @@ def step_lists(programs: Programs) -> Callable[[int], StepList]:
         num_bytes, ranks, reads = 0, tuple[int, ...](), tuple[int, ...]()
         if of_kind is OpKind.TMA_LOAD:
             num_bytes, ranks = of_loads[cost]
-        elif of_kind in (*_IN_STAGE, OpKind.CP_ASYNC):
+        elif of_kind in (*_IN_STAGE, OpKind.CP_ASYNC, OpKind.TMA_STORE):
             num_bytes = cost
         elif of_kind is OpKind.WGMMA:
             reads = tuple(programs.lists[extra : extra + length].tolist())

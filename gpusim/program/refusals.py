@@ -84,7 +84,7 @@ def at_op(error: GpusimError, num_ops: int) -> GpusimError:
     return found
 
 
-def raised_by_program(who: str, num_ops: int, error: BaseException) -> GpusimError:
+def raised_by_program(who: str, num_ops: int, error: Exception | SystemExit) -> GpusimError:
     """Error for an exception of the program itself, after ``num_ops`` ops."""
     if isinstance(error, GpusimError):
         return at_op(error, num_ops)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from gpusim import load_gpu
 from gpusim.errors import LaunchError
 from gpusim.kernel_models.gemm import GemmParams
+from gpusim.lessons.bugs import BUGS, bug_table, kernel
 from gpusim.lessons.launch_outcome import outcome, states, summary
 from gpusim.lessons.rings import MATH, TILE_BYTES, phases, ring_launch
 from gpusim.workload import ops
+from gpusim.workload.finding import FindingKind
 from gpusim.workload.launch import RoleContext
 
 GPU = load_gpu("h200_sxm")
@@ -73,3 +75,9 @@ def test_states_of_a_role_are_its_whole_life() -> None:
     table = summary({"ring": result})
     assert table.loc["ring", "cycles"] == round(result.cycles)
     assert table.loc["ring", "tensor cores busy (%)"] == pytest.approx(100.0 * result.busy["tensor"], abs=0.05)
+
+
+def test_lesson_6_has_a_bug_of_each_kind_that_the_order_check_names() -> None:
+    assert set(BUGS) == set(get_args(FindingKind)) - {"unchecked"}
+    assert kernel().check(GPU) == []
+    assert list(bug_table(GPU)["kind"]) == list(BUGS)

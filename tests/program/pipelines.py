@@ -21,6 +21,7 @@ BYTES = 4096
 """Of a stage of A or B, and of the staging buffer."""
 MATH = wgmma(64, BF16)
 ACCESS = AccessPattern(num_requests=4, num_sectors=128, num_lines=32, num_wavefronts=32, num_bytes=BYTES)
+HALF = replace(ACCESS, num_bytes=BYTES // 2)
 Ops = list[ops.Op]
 
 
@@ -36,6 +37,8 @@ class Pipeline:
     num_stages: int = 1
     num_slots: int = 1
     cluster: int = 1
+    operands: tuple[str, ...] = ("a", "b")
+    """Rings of A and B; with one mbarrier for all stages: a buffer of one stage each."""
 
     def launch(self) -> Launch:
         """The launch that yields these ops."""
@@ -45,7 +48,7 @@ class Pipeline:
                 WarpRole(name=name, num_warps=warps, program=yielding(lists)) for name, (warps, lists) in self.roles.items()
             ),
             buffers=(
-                *(Buffer(name=name, stage_bytes=BYTES, num_stages=self.num_stages) for name in "ab"),
+                *(Buffer(name=name, stage_bytes=BYTES, num_stages=self.num_stages) for name in self.operands),
                 Buffer(name="d", stage_bytes=BYTES, num_stages=self.num_slots),
             ),
             mbarriers=tuple(
@@ -88,18 +91,22 @@ def epilogue(kind: str, slot: int, meet: ops.Op, turn: int) -> Ops:
     return [ops.BulkWaitGroup(0), *first, write, ops.FenceProxyAsync(), meet, store, ops.BulkCommitGroup()]
 
 
-def loads(stage: int, k: int, copy: str, multicast: tuple[int, ...] = ()) -> Ops:
-    """Copies of A and B into a stage."""
+def loads(stage: int, k: int, copy: str, multicast: tuple[int, ...] = (), num_parts: int = 1) -> Ops:
+    """Copies of A and B into a stage, or of one of equal parts of both."""
     if copy == "tma":
-        return [ops.TmaLoad(name.upper(), (0, k), BYTES, BYTES, 8, name, stage, "full", multicast) for name in "ab"]
+        size = BYTES // num_parts
+        return [ops.TmaLoad(name.upper(), (0, k), size, size, 8, name, stage, "full", multicast) for name in "ab"]
     if copy == "parts":
-        half = replace(ACCESS, num_bytes=BYTES // 2)
-        return [ops.CpAsync(name.upper(), (0, k), half, name, stage) for name in "aabb"]
+        return [ops.CpAsync(name.upper(), (0, k), HALF, name, stage) for name in "aabb"]
     return [ops.CpAsync(name.upper(), (0, k), ACCESS, name, stage) for name in "ab"]
 
 
 def specialized(draw: random.Random) -> Pipeline:
-    """A producer, and one or two consumers that share each stage."""
+    """One or two producers, and one or two consumers that share each stage.
+
+    Two producers fill parts of each stage, and so do CTAs that multicast. The first consumer may expect the bytes. Then all
+    stages may complete on one mbarrier, each in a phase of its own.
+    """
     copy, math = draw.choice(("tma", "tma", "cp_async", "parts")), draw.choice(("wgmma", "mma_sync"))
     stages, num_tiles, num_consumers = draw.randint(1, 4), draw.randint(1, 3), draw.randint(1, 2)
     steps, path = draw.randint(1, 9), draw.choice(("direct", "smem", "tma_store"))
@@ -107,26 +114,34 @@ def specialized(draw: random.Random) -> Pipeline:
     depth = draw.randint(0, min(1, stages - 1)) if math == "wgmma" else 0
     is_multicast, has_init = cluster == 2 and draw.random() < 0.7, cluster == 2 or draw.random() < 0.7
     ranks = tuple(range(cluster))
-    num_filling = 1 if copy == "tma" else 32
+    num_producers, has_parts = draw.randint(1, 2) if copy == "tma" else 1, is_multicast and draw.random() < 0.5
+    consumer_expects = copy == "tma" and draw.random() < 0.3
+    is_one = consumer_expects and not is_multicast and num_consumers == 1 and draw.random() < 0.7
+    num_filling = 32 if copy != "tma" else 1 if consumer_expects else num_producers
+    num_parts = num_producers * (2 if has_parts else 1)
     made = Pipeline(num_stages=stages, num_slots=num_consumers, cluster=cluster)
     made.mbarriers = {
         "full": (num_filling, stages), "empty": (num_consumers * (cluster if is_multicast else 1), stages),
     }
     made.named = {f"own{idx}": 128 for idx in range(num_consumers)}
     meet: Ops = [ops.ClusterArrive(), ops.ClusterWait()] if cluster > 1 else [ops.Syncthreads()]
-    producers, consumers = [], [list[Ops]() for _ in range(num_consumers)]
+    producers, consumers = [list[Ops]() for _ in range(num_producers)], [list[Ops]() for _ in range(num_consumers)]
     for rank in ranks:
-        producer: Ops = [ops.MbarrierInit("full"), ops.MbarrierInit("empty"), *meet] if has_init else [*meet]
-        for k in range(steps * num_tiles):
-            stage, parity = k % stages, k // stages & 1
-            producer.append(ops.MbarrierWait("empty", stage, parity ^ 1))
-            if copy == "tma":
-                producer.append(ops.MbarrierArriveExpectTx("full", stage, 2 * BYTES))
-                both = loads(stage, k, copy, ranks if is_multicast else ())
-                producer += [both[rank]] if is_multicast else both
-            else:
-                producer += [*loads(stage, k, copy), ops.CpAsyncMbarrierArrive("full", stage)]
-        producers.append([*producer, *(meet if cluster > 1 else [])])
+        for idx in range(num_producers):
+            inits = [ops.MbarrierInit("full"), ops.MbarrierInit("empty")] if has_init and not idx else []
+            producer: Ops = [*inits, *meet]
+            for k in range(steps * num_tiles):
+                stage, parity = k % stages, k // stages & 1
+                producer += [ops.MbarrierWait("full", 0, k & 1 ^ 1)] if is_one and k else []
+                producer.append(ops.MbarrierWait("empty", stage, parity ^ 1))
+                if copy == "tma":
+                    if not consumer_expects:
+                        producer.append(ops.MbarrierArriveExpectTx("full", stage, 2 * BYTES // num_producers))
+                    both = loads(stage, k, copy, ranks if is_multicast else (), num_parts)
+                    producer += [both[rank]] if is_multicast and not has_parts else both
+                else:
+                    producer += [*loads(stage, k, copy), ops.CpAsyncMbarrierArrive("full", stage)]
+            producers[idx].append([*producer, *(meet if cluster > 1 else [])])
         for idx in range(num_consumers):
             own: Ops = [*meet]
             arrive_at = [None if to == rank else to for to in ranks] if is_multicast else [None]
@@ -138,7 +153,9 @@ def specialized(draw: random.Random) -> Pipeline:
                 own += [ops.WgmmaFence()] if math == "wgmma" else []
                 for step in range(steps):
                     k = tile * steps + step
-                    own.append(ops.MbarrierWait("full", k % stages, k // stages & 1))
+                    full, parity = (0, k & 1) if is_one else (k % stages, k // stages & 1)
+                    own += [ops.MbarrierArriveExpectTx("full", full, 2 * BYTES)] if consumer_expects and not idx else []
+                    own.append(ops.MbarrierWait("full", full, parity))
                     own += [ops.FenceProxyAsync()] if math == "wgmma" and copy != "tma" else []
                     own += math_ops(math, k % stages)
                     own += [ops.WgmmaWaitGroup(depth)] if math == "wgmma" else []
@@ -148,8 +165,24 @@ def specialized(draw: random.Random) -> Pipeline:
                 own += epilogue(path, idx, ops.BarSync(f"own{idx}"), tile)
             own += [ops.BulkWaitGroup(0)] if path == "tma_store" else []
             consumers[idx].append([*own, *(meet if cluster > 1 else [])])
-    made.roles = {"producer": (1, producers)}
+    made.roles = {f"producer{idx}": (1, lists) for idx, lists in enumerate(producers)}
     made.roles |= {f"consumer{idx}": (4, lists) for idx, lists in enumerate(consumers)}
+    return on_one_mbarrier(made) if is_one else made
+
+
+def on_one_mbarrier(ring: Pipeline) -> Pipeline:
+    """The same with a buffer for each stage of A and B, whose copies all complete on ``full[0]``."""
+    made = replace(ring.copy(), num_stages=1, operands=tuple(f"{name}{k}" for name in "ab" for k in range(ring.num_stages)))
+    made.mbarriers["full"] = made.mbarriers["full"][0], 1
+
+    def moved(op: Any) -> ops.Op:
+        if isinstance(op, ops.Wgmma):
+            return replace(op, reads=tuple((f"{name}{stage}", 0) for name, stage in op.reads))
+        is_operand = isinstance(op, ops.TmaLoad | ops.Ldmatrix)
+        return replace(op, buffer=f"{op.buffer}{op.stage}", stage=0) if is_operand else op
+
+    for _, lists in made.roles.values():
+        lists[:] = [[moved(op) for op in own] for own in lists]
     return made
 
 
@@ -252,6 +285,8 @@ CHANGES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Ops]]] = {
 }  # fmt: skip
 """Which op is changed, and into what, by name of the change."""
 
+FOR_ANOTHER_CTA = "an arrival for another CTA"
+
 BEHIND = {
     "no __syncthreads behind cp.async.wait_group": ops.CpAsyncWaitGroup, "no barrier behind stmatrix": ops.Stmatrix,
 }  # fmt: skip
@@ -265,8 +300,32 @@ def follows(own: Ops, idx: int, kind: type[ops.Op]) -> bool:
 
 
 
+def for_another_cta(pipeline: Pipeline, draw: random.Random) -> Pipeline | None:
+    """A consumer's arrival at another CTA is left out, and the consumer there arrives once more. So all counts are right."""
+    fitting = [
+        (role, rank, idx, op)
+        for role, (_, lists) in pipeline.roles.items()
+        for rank, own in enumerate(lists)
+        for idx, op in enumerate(own)
+        if isinstance(op, ops.MbarrierArrive) and op.cta_rank is not None
+    ]
+    if not fitting:
+        return None
+    role, rank, idx, op = draw.choice(fitting)
+    made = pipeline.copy()
+    lists = made.roles[role][1]
+    number = sum(each == op for each in lists[rank][:idx])
+    own = replace(op, cta_rank=None)
+    places = [place for place, each in enumerate(lists[op.cta_rank]) if each == own]
+    lists[op.cta_rank][places[number]] = replace(own, count=2)
+    del lists[rank][idx]
+    return made
+
+
 def changed(pipeline: Pipeline, name: str, draw: random.Random) -> Pipeline | None:
     """The pipeline with one op changed, drawn of those that fit; None where none fits."""
+    if name == FOR_ANOTHER_CTA:
+        return for_another_cta(pipeline, draw)
     is_fitting, change = CHANGES[name]
     fitting = [
         (role, rank, idx)

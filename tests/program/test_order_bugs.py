@@ -20,7 +20,7 @@ from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext
 
-from .pipelines import ACCESS, BYTES, MATH, yielding
+from .pipelines import ACCESS, BYTES, HALF, MATH, yielding
 
 H200 = load_gpu("h200_sxm")
 N, STAGES = 9, 3
@@ -128,9 +128,10 @@ def test_the_right_ring_is_clean(n: int) -> None:
         ("arrives twice", "barrier", "arrives 2 times on mbarrier empty[0], which misses 1 of 1 arrivals"),
         ("no barrier behind mbarrier.init", "barrier", "before mbarrier.init may be done"),
         # expect_tx
-        ("expect_tx of A alone", "bytes", "4096 bytes announced, 16384 delivered"),
+        ("expect_tx of A alone", "bytes", "brings 4096 bytes to phase 1 of mbarrier full[0], and phase 0, for which"),
+        ("expect_tx of A alone", "bytes", "expect_tx announced 4096, may not be complete"),
         ("expect_tx twice", "bytes", "16384 bytes announced, 8192 delivered"),
-        ("first copy without expect_tx", "bytes", "0 bytes announced, 8192 delivered"),
+        ("first copy without expect_tx", "bytes", "brings 4096 bytes to phase 2 of mbarrier full[0]"),
         ("no arrival with expect_tx", "bytes", "0 bytes announced, 8192 delivered"),
         # warpgroup_wait, warpgroup_fence
         ("wait<2> for wait<1>", "race", "may still read it"),
@@ -174,6 +175,79 @@ def test_stages_that_hold_no_operand_of_wgmma_are_named() -> None:
     assert "reads operands of [2048, 2048] bytes, its stages hold [1024, 1024]" in said
 
 
+# ---------------------------------------------------------------------- several roles at one stage
+
+
+def roles(stage_bytes: int, arrivals: dict[str, int], **programs: list[ops.Op]) -> Launch:
+    """Roles of one warp that share the buffers ``x`` and ``y``."""
+    return Launch(
+        kernel="roles", num_ctas=1, num_tiles=1,
+        roles=tuple(WarpRole(name=name, num_warps=1, program=yielding([own])) for name, own in programs.items()),
+        buffers=tuple(Buffer(name=name, stage_bytes=stage_bytes) for name in "xy"),
+        mbarriers=tuple(Mbarrier(name=name, num_arrivals=num) for name, num in arrivals.items()),
+    )  # fmt: skip
+
+
+def wait(barrier: str, parity: int) -> ops.Op:
+    """A wait for an mbarrier without a ring."""
+    return ops.MbarrierWait(barrier, 0, parity)
+
+
+@pytest.mark.parametrize("first", ["asks_both", "asks_one"])
+def test_each_producer_of_a_stage_waits_for_all_its_readers(first: str) -> None:
+    def two(of_second: str) -> Launch:
+        writes = {"asks_both": EMPTY, "asks_one": of_second}
+        own: dict[str, list[ops.Op]] = {"reader": [], "slow": []}
+        for k in range(4):
+            read = [wait(FULL, k & 1), ops.SharedLoad(ACCESS, "x"), ops.MbarrierArrive(EMPTY, 0)]
+            own["reader"] += read
+            own["slow"] += [*read, ops.MbarrierArrive("of_slow", 0)]
+            for name in sorted(writes, key=lambda name: name != first):
+                own.setdefault(name, [])
+                own[name] += [wait(writes[name], k & 1 ^ 1), ops.SharedStore(HALF, "x"), ops.MbarrierArrive(FULL, 0)]
+        return roles(BYTES, {FULL: 2, EMPTY: 2, "of_slow": 1}, **own)
+
+    assert two(EMPTY).check(H200) == []
+    assert "writes x[0] while role 'reader''s op 1 (ld.shared) may still read it" in messages(two("of_slow"))
+
+
+@pytest.mark.parametrize(("is_swapped", "kind"), [(False, "bytes"), (True, "order")])
+def test_bytes_that_may_complete_the_phase_before_are_named(is_swapped: bool, kind: str) -> None:
+    def of(*between: ops.Op) -> Launch:
+        expect = ops.MbarrierArriveExpectTx(FULL, 0, BYTES)
+        first, second = (ops.TmaLoad("A", (0, k), BYTES, BYTES, 8, name, 0, FULL) for k, name in enumerate("xy"))
+        reads = [ops.SharedLoad(ACCESS, name) for name in "xy"]
+        copier = [first, *between, second]
+        reader = [expect, wait(FULL, 0), reads[0], expect, wait(FULL, 1), reads[1]]
+        pair = {"reader": reader, "copier": copier} if is_swapped else {"copier": copier, "reader": reader}
+        return roles(BYTES, {FULL: 1}, **pair)
+
+    assert of(wait(FULL, 0)).check(H200) == []
+    assert kinds(of()) == {kind}
+
+
+@pytest.mark.parametrize("copy", ["st.shared", "TMA"])
+def test_halves_of_a_stage_may_have_mbarriers_of_their_own(copy: str) -> None:
+    def fill(half: int, k: int) -> list[ops.Op]:
+        full = f"full{half}"
+        if copy == "st.shared":
+            return [ops.SharedStore(HALF, "x"), ops.MbarrierArrive(full, 0)]
+        size = BYTES // 2
+        return [ops.MbarrierArriveExpectTx(full, 0, size), ops.TmaLoad("A", (half, k), size, size, 8, "x", 0, full)]
+
+    def of(num_bytes: int) -> Launch:
+        producer, consumer = list[ops.Op](), list[ops.Op]()
+        for k in range(9):
+            for half in range(2):
+                producer += [wait(f"empty{half}", k & 1 ^ 1), *fill(half, k)]
+                consumer += [wait(f"full{half}", k & 1), ops.SharedLoad(replace(HALF, num_bytes=num_bytes), "x")]
+                consumer += [ops.MbarrierArrive(f"empty{half}", 0)]
+        return roles(BYTES, {f"{name}{half}": 1 for name in (FULL, EMPTY) for half in range(2)}, p=producer, c=consumer)
+
+    assert of(BYTES // 2).check(H200) == []
+    assert kinds(of(BYTES)) == {"race"}
+
+
 # ---------------------------------------------------------------------- three stages in one warpgroup
 
 
@@ -213,6 +287,15 @@ def test_a_refill_of_what_the_group_before_reads_is_named(num_columns: int) -> N
         three_stages(num_columns)
     )
     assert three_stages(num_columns, depth=0).check(H200) == []
+
+
+def test_a_wgmma_wait_says_nothing_of_another_warpgroup_of_the_role() -> None:
+    def of(num_warps: int, depth: int = 0) -> Launch:
+        launch = three_stages(64, depth=depth)
+        return replace(launch, roles=(replace(launch.roles[0], num_warps=num_warps),))
+
+    assert of(4).check(H200) == []
+    assert "missing: __syncthreads or bar.sync between its warps" in messages(of(8))
 
 
 # ---------------------------------------------------------------------- cp.async, shared memory, TMA stores
@@ -270,6 +353,12 @@ def test_one_warp_needs_no_barrier_between_its_own_accesses() -> None:
     assert lone(*COPY, WAITED, READ, num_warps=1).check(H200) == []
 
 
+def test_threads_that_read_back_what_they_wrote_leave_the_buffer_out() -> None:
+    store, load = ops.SharedStore(ACCESS, "d"), ops.SharedLoad(ACCESS, "d")
+    assert 'or state buffer="" if each thread reads back only what it wrote' in messages(lone(store, load))
+    assert lone(replace(store, buffer=""), replace(load, buffer="")).check(H200) == []
+
+
 def test_a_barrier_of_too_few_threads_is_named() -> None:
     assert "128 threads arrive at barrier 'all', it was declared for 64" in messages(lone(ops.BarSync("all"), named=64))
 
@@ -292,6 +381,7 @@ def test_a_waiter_that_a_barrier_can_lap_is_named() -> None:
     assert pair([arrive, heard, arrive], [wait[0], back, wait[1]]).check(H200) == []
     said = messages(pair([wait[0], wait[1]], [arrive, arrive]))
     assert "role 'first' of CTA 0, op 0 (mbarrier.try_wait) waits for parity 0 of mbarrier full[0], which may flip" in said
+    assert "a wait for that before role 'second' of CTA 0, op 1 (mbarrier.arrive)" in said
 
 
 def test_arrivals_of_two_roles_that_nothing_holds_to_their_phase_are_named() -> None:
