@@ -45,21 +45,24 @@ def render_partition(shown: Mapping[str, Any], console: Console) -> None:
         *((f"s{name}", f"{layout}, a stage") for name, layout in shown["shared_memory"].items()),
         *((f"r{name}", f"{shape} of a thread") for name, shape in shown["fragments"].items()),
     ]
+    facts += dict.fromkeys((step["step"], step["cute"] or step["atom"]) for step in shown["steps"])
     if shown["slice_columns"]:
         facts.append(("D", f"leaves in slices of {shown['slice_columns']} columns; r2s and s2g are those of a slice"))
     console.print(facts_table(facts))
     console.print()
-    table = plain_table("", "Step", "Atom", "Threads", "Part", "Tile", "Repeats", "Instructions", left=2)
+    table = plain_table("", "Step", "Threads", "Part", "Tile", "Repeats", "Instructions")
     for step in shown["steps"]:
         table.add_row(
-            f"{step['step']} {step['tensor']}".rstrip(), step["cute"] or step["atom"], str(step["num_threads"]),
+            f"{step['step']} {step['tensor']}".rstrip(), str(step["num_threads"]),
             *(_by(step[name]) for name in ("part", "tile", "repeats")), str(step["num_instructions"]),
         )  # fmt: skip
     table.title = None
     console.print(table)
     console.print()
-    console.print("Tile: what one instruction of each thread covers, or a box of TMA. Instructions: of a warp, warpgroup or")
-    console.print("a thread that issues TMA. g: global memory, s: shared memory, r: registers. --json: TV layouts.")
+    console.print(
+        "Tile: what one instruction of each thread covers, or a box of TMA. Instructions: of a warp, a warpgroup, or the thread "
+        "that issues TMA. g: global memory, s: shared memory, r: registers. --json: TV layouts."
+    )
 
 
 def _by(extents: list[int]) -> str:
