@@ -60,8 +60,8 @@ def render_partition(shown: Mapping[str, Any], console: Console) -> None:
     console.print(table)
     console.print()
     console.print(
-        "Tile: what one instruction of each thread covers, or a box of TMA. Instructions: of a warp, a warpgroup, or the thread "
-        "that issues TMA. g: global memory, s: shared memory, r: registers. --json: TV layouts."
+        "Tile: what one instruction of each thread covers, or a box of TMA. Instructions: of a warp, a warpgroup, "
+        "or the thread that issues TMA. g: global memory, s: shared memory, r: registers. --json: TV layouts."
     )
 
 
