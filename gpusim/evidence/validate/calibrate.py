@@ -85,8 +85,8 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
         table = Table.read(path)
         table.check_gpu(gpu.base_name, FOLDERS)
         fitting, judging = halves(case, table)
-        others = {fitted.parameter: fitted.of(gpu) for fitted in asked(case, "fit", case.fit, judging)}
-        for fitted in asked(case, "fit", case.fit, fitting):
+        others = {fitted.parameter: fitted.value for fitted in case.fitted(judging, gpu)}
+        for fitted in case.fitted(fitting, gpu):
             if fitted.parameter in lines:
                 raise ConfigError(f"{case.name}: fits {fitted.parameter}, as another kernel does: let one of them do it")
             lines[fitted.parameter] = _line(case, fitted, table, others, gpu)
@@ -125,7 +125,7 @@ def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float],
     is_integer = isinstance(_value(gpu, fitted.parameter), int)
     date = max((str(run.get("date", ""))[:10] for run in table.runs), default="")
     return Line(
-        parameter=fitted.parameter, before=before, after=fitted.of(gpu), judged=others.get(fitted.parameter, float("nan")),
+        parameter=fitted.parameter, before=before, after=fitted.value, judged=others.get(fitted.parameter, float("nan")),
         source_before=gpu.sources[".".join(fitted.parameter.split(".")[:2])],
         source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}", is_integer=is_integer,
     )  # fmt: skip
