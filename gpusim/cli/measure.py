@@ -49,6 +49,8 @@ def measure_command(
     names_only: Annotated[bool, typer.Option(
         "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
+    plan: Annotated[str | None, typer.Option(
+        "--plan", metavar="GPU", help="What is left to measure on that GPU, and about how long it takes. Needs no GPU.")] = None,
     build_only: Annotated[bool, typer.Option("--build-only", help="Build the cubins and stop. Needs no GPU.")] = False,
     arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="With --build-only: sm_80 or sm_90a.")] = None,
     build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="Folder of the cubins.")] = None,
@@ -79,7 +81,7 @@ def measure_command(
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
     folder = Path(build_dir) if build_dir else None
-    if every or build_only:
+    if (every or build_only) and plan is None:
         cases = _without_frameworks(cases, build_only=build_only)
     if build_only:
         if only:
@@ -90,6 +92,9 @@ def measure_command(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
         retries=retry,
     )  # fmt: skip
+    if plan is not None:
+        _plan(cases, options, plan)
+        return
     if names_only:
         if out is None:
             raise ConfigError("--names-only writes no measured rows: give --out DIR, where its tables go")
@@ -125,6 +130,31 @@ def _list() -> None:
         case = load_case(name)
         table.add_row(name, case.question, ", ".join(f"{group}: {len(case.configs(group, 1))}" for group in case.groups))
     console_for(None).print(table)
+
+
+def _plan(cases: Sequence[Case], options: Options, gpu_name: str) -> None:
+    """Print what is left of each case, the most important first, and about how long it takes."""
+    from rich.table import Table
+
+    from gpusim.cli.options import find_gpu
+    from gpusim.evidence.bench.runner import jobs
+
+    gpu = find_gpu(gpu_name, "--plan")
+    options = replace(options, out=options.out / gpu.base_name)
+    work = [job for job in jobs(cases, options, divmod(round(10 * gpu.compute_capability), 10))[0] if job.configs]
+    table = Table("kernel", "configs left", "minutes", box=None)
+    for name in dict.fromkeys(job.case.name for job in work):
+        mine = [job for job in work if job.case.name == name]
+        table.add_row(name, str(sum(len(job.configs) for job in mine)), f"{_seconds(mine) / 60:.1f}")
+    console = console_for(None)
+    console.print(table)
+    num, minutes = sum(len(job.configs) for job in work), _seconds(work) / 60
+    console.print(f"{num:,} configs are left to measure on {gpu.name}, about {minutes:.0f} minutes of it, into {options.out}")
+
+
+def _seconds(work: Sequence[Job]) -> float:
+    """Estimated seconds of a measurement."""
+    return sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
 
 
 def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
@@ -211,8 +241,7 @@ def _measure(cases: Sequence[Case], options: Options, folder: Path | None, until
         wanted.append(load_case(PROBE))
     cubins = _build(wanted, gpu.arch, folder)
     num = sum(len(job.configs) for job in work)
-    seconds = sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
-    console.print(f"{gpu.name}: {num} configs to measure, about {seconds / 60:.0f} minutes, into {options.out}")
+    console.print(f"{gpu.name}: {num} configs to measure, about {_seconds(work) / 60:.0f} minutes, into {options.out}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=num)

@@ -247,6 +247,16 @@ def not_judged(
     return lines
 
 
+def unmeasured(cases: Sequence[Case], folder: Path) -> list[str]:
+    """A sentence for whole kernels, and one for microbenchmarks, that no table in ``folder`` has rows of."""
+    lines = []
+    for what, is_validation in (("whole kernels", True), ("microbenchmarks", False)):
+        names = [case.name for case in cases if case.is_validation == is_validation and not (folder / f"{case.name}.csv").exists()]
+        if names:
+            lines.append(f"no rows of {len(names)} {what}, so nothing judges these; on that GPU: gpusim measure {' '.join(names)}")
+    return lines
+
+
 def summaries(judgements: Iterable[Judgement]) -> list[Summary]:
     """Summaries of families, in the order of their first row."""
     families: dict[tuple[str, str, str, int], list[Judgement]] = {}
