@@ -55,7 +55,8 @@ def calibrate_command(
     if writes:
         path, new = description_path(gpu_name, gpu), news(lines)
         write(path, new, gpu)
-        typer.echo(f"gpusim: {path}: {len(new)} parameters written, {len(lines) - len(new)} were there as the rows have them", err=True)
+        kept = len(lines) - len(new)
+        typer.echo(f"gpusim: {path}: {len(new)} parameters written, {kept} were there as the rows have them", err=True)
     else:
         console_for(output).print(toml_lines(lines, gpu), markup=False, soft_wrap=True)
     if not kernels:

@@ -50,7 +50,7 @@ def measure_command(
         "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
     plan: Annotated[str | None, typer.Option(
-        "--plan", metavar="GPU", help="What is left to measure on that GPU, and about how long it takes. Needs no GPU.")] = None,
+        "--plan", metavar="GPU", help="Say what is left to measure there, and how long it takes. Needs no GPU.")] = None,
     build_only: Annotated[bool, typer.Option("--build-only", help="Build the cubins and stop. Needs no GPU.")] = False,
     arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="With --build-only: sm_80 or sm_90a.")] = None,
     build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="Folder of the cubins.")] = None,
@@ -149,7 +149,7 @@ def _plan(cases: Sequence[Case], options: Options, gpu_name: str) -> None:
     console = console_for(None)
     console.print(table)
     num, minutes = sum(len(job.configs) for job in work), _seconds(work) / 60
-    console.print(f"{num:,} configs are left to measure on {gpu.name}, about {minutes:.0f} minutes of it, into {options.out}")
+    console.print(f"{gpu.name}: {num:,} configs are left to measure, about {minutes:.0f} minutes, into {options.out}")
 
 
 def _seconds(work: Sequence[Job]) -> float:

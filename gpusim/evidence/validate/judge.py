@@ -251,9 +251,11 @@ def unmeasured(cases: Sequence[Case], folder: Path) -> list[str]:
     """A sentence for whole kernels, and one for microbenchmarks, that no table in ``folder`` has rows of."""
     lines = []
     for what, is_validation in (("whole kernels", True), ("microbenchmarks", False)):
-        names = [case.name for case in cases if case.is_validation == is_validation and not (folder / f"{case.name}.csv").exists()]
+        mine = (case.name for case in cases if case.is_validation == is_validation)
+        names = [name for name in mine if not (folder / f"{name}.csv").exists()]
         if names:
-            lines.append(f"no rows of {len(names)} {what}, so nothing judges these; on that GPU: gpusim measure {' '.join(names)}")
+            command = f"gpusim measure {' '.join(names)}"
+            lines.append(f"no rows of {len(names)} {what}, so nothing judges these; on that GPU: {command}")
     return lines
 
 

@@ -38,7 +38,7 @@ def description_path(gpu_name: str, gpu: GpuSpec) -> Path:
     if gpu_name.endswith(".toml"):
         return Path(gpu_name)
     if configs_dir().parent == Path(__file__).resolve().parents[2]:
-        raise ConfigError("calibrate: --write changes a description of gpusim's checkout: install it with pip install -e there")
+        raise ConfigError("calibrate: --write wants gpusim's checkout, whose descriptions stay: pip install -e there")
     return configs_dir() / f"{gpu.name}.toml"
 
 
@@ -56,7 +56,7 @@ def write(path: Path, lines: Sequence[Line], gpu: GpuSpec) -> None:
     try:
         found = load_gpu(partial)
         if any(parameter(found, line.parameter) != float(line.text) for line in lines):
-            raise ConfigError(f"calibrate: {path} is written in a way that --write cannot change: take the lines over by hand")
+            raise ConfigError(f"calibrate: --write cannot change {path} as it is written: take the lines over by hand")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
