@@ -61,7 +61,7 @@ class Pair:
         return self.first.parameter
 
     @property
-    def apart_pct(self) -> float:
+    def difference_pct(self) -> float:
         """Difference of the fits in percent."""
         return 100.0 * (self.first.after / self.second.after - 1.0)
 
@@ -90,7 +90,7 @@ def fits(first: GpuSpec, second: GpuSpec) -> tuple[list[Pair], list[str]]:
 def page(first: GpuSpec, second: GpuSpec) -> list[str]:
     """Lines of the page."""
     pairs, alone = fits(first, second)
-    same = [pair for pair in pairs if abs(pair.apart_pct) <= SAME_PCT]
+    same = [pair for pair in pairs if abs(pair.difference_pct) <= SAME_PCT]
     known = [pair for pair in pairs if pair not in same and pair.name in REASONS]
     suspects = [pair for pair in pairs if pair not in same and pair.name not in REASONS]
     lines = [HEAD, f"## Properties of Hopper: within {SAME_PCT:g} %", ""]
@@ -119,16 +119,16 @@ def _table(pairs: Sequence[Pair], titles: Sequence[str], ends: Callable[[Pair], 
         one, other = pair.first, pair.second
         cells = (
             f"`{pair.name}`", _number(one.after), _number(other.after), f"{_number(one.before)}, {_number(other.before)}",
-            f"{pair.apart_pct:+.1f} %", f"{_percent(one.judged_pct)}, {_percent(other.judged_pct)}", *ends(pair),
+            f"{pair.difference_pct:+.1f} %", f"{_percent(one.judged_pct)}, {_percent(other.judged_pct)}", *ends(pair),
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def _of_slices(pairs: Sequence[Pair], first: GpuSpec, second: GpuSpec) -> list[str]:
-    """What L2 and the ways to it give for each slice, where both have as much."""
+    """What L2 and the ways to it give for each slice, on both."""
     slices = [parameter(gpu, "l2.num_slices") for gpu in (first, second)]
-    lines = [f"For each slice ({slices[0]:g} and {slices[1]:g}), rates of L2 are alike:", ""]
+    lines = [f"For each slice ({slices[0]:g} and {slices[1]:g}), rates of L2 differ less:", ""]
     for pair in pairs:
         if pair.name in OF_SLICES:
             one, other = pair.first.after / slices[0], pair.second.after / slices[1]

@@ -106,10 +106,10 @@ def test_a_second_write_finds_nothing_new(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_fit_on_a_gpu_is_given_that_gpu(tmp_path: Path) -> None:
     """A share of the peak: half of the peak of each GPU gives 2.0 on both."""
-    case = replace(chase(), fit=chase().fit, fit_on=lambda rows, gpu: [
+    case = replace(chase(), fit=lambda rows, gpu: [
         Fitted(parameter="l1.hit_latency_cycles", value=float(rows[0]["cycles"]) / gpu.hbm.peak_gb_per_s, how="x")
     ] if rows else [])  # fmt: skip
-    assert case.fits and case.calibrates
+    assert case.calibrates
     (found,) = calibrate([case], measured(tmp_path, ALTERNATING), TOY)
     assert found.after == 290.0 / TOY.hbm.peak_gb_per_s
 

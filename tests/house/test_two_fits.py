@@ -35,7 +35,7 @@ def test_the_h200_is_described_as_its_rows_have_it() -> None:
 
 
 def test_a_reason_is_given_for_what_differs_alone() -> None:
-    apart = {pair.name for pair in PAIRS if abs(pair.apart_pct) > two_fits.SAME_PCT}
+    apart = {pair.name for pair in PAIRS if abs(pair.difference_pct) > two_fits.SAME_PCT}
     assert set(two_fits.REASONS) <= apart
 
 

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -240,8 +241,8 @@ class Case:
             families and count in no total. Empty: all rows belong to one family with the kernel's name.
         problem: config to what it computes (m, n, k and a type), so that rows of one problem are ranked; None: not ranked.
         derived: judged numbers that follow from several columns of a row, by name; None where the row lacks a column.
-        fit: rows to parameters of the GPU. A case with ``fit`` or ``fitted_constants`` is calibrated with every second
-            config and judged by the others. ``fit_on`` is a fit that also takes the GPU, whose other parameters it needs.
+        fit: rows, or (rows, their GPU), to parameters of the GPU. A case with ``fit`` or ``fitted_constants`` is calibrated
+            with every second config and judged by the others.
         fitted_constants: (rows, their GPU) to constants in the code of ``predict`` that were read off rows. They describe
             what the kernel does besides the operation that it measures, and come from the calibrating half, as ``fit``'s do.
             Numbers from SASS, from publications or from the kernel's definition do not belong here.
@@ -276,8 +277,7 @@ class Case:
     families: Callable[[str, Any], tuple[str, ...]] = no_families
     problem: Callable[[Any], Hashable] = no_problem
     derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(default_factory=lambda: MappingProxyType({}))
-    fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
-    fit_on: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[Fitted]] | None = None
+    fit: Callable[..., Sequence[Fitted]] = nothing_fitted
     fitted_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[FittedConstant]] = no_fitted_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
@@ -292,21 +292,14 @@ class Case:
             return self.predict_row(config, row, gpu, names)
         return {name: Answer(value=value) for name, value in self.predict(config, gpu).items()}
 
-    @property
-    def fits(self) -> bool:
-        """Whether parameters of the GPU are fitted to its rows."""
-        return self.fit is not nothing_fitted or self.fit_on is not None
-
     def fitted(self, rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> Sequence[Fitted]:
         """Parameters that rows of ``gpu`` give."""
-        if self.fit_on is not None:
-            return asked(self, "fit", self.fit_on, rows, gpu)
-        return asked(self, "fit", self.fit, rows)
+        return asked(self, "fit", self.fit, *(rows, gpu)[: len(signature(self.fit).parameters)])
 
     @property
     def calibrates(self) -> bool:
         """Whether parameters or constants are fitted to its rows, so that only every second row judges."""
-        return self.fits or self.fitted_constants is not no_fitted_constants
+        return self.fit is not nothing_fitted or self.fitted_constants is not no_fitted_constants
 
     def stated(self, constant: FittedConstant) -> float:
         """Value of ``constant`` that ``case.py`` states.

@@ -248,9 +248,9 @@ def not_judged(
 
 
 def unmeasured(cases: Sequence[Case], folder: Path) -> list[str]:
-    """A sentence for whole kernels, and one for microbenchmarks, that no table in ``folder`` has rows of."""
+    """A sentence for validation kernels, and one for microbenchmarks, that no table in ``folder`` has rows of."""
     lines = []
-    for what, is_validation in (("whole kernels", True), ("microbenchmarks", False)):
+    for what, is_validation in (("validation kernels", True), ("microbenchmarks", False)):
         mine = (case.name for case in cases if case.is_validation == is_validation)
         names = [name for name in mine if not (folder / f"{name}.csv").exists()]
         if names:

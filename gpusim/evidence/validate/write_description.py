@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 SETTLED = ("measured:", "fitted:")
-"""How sources begin whose numbers came from rows of this GPU."""
+"""Beginnings of sources whose numbers came from rows of this GPU."""
 
 
 def news(lines: Sequence[Line]) -> list[Line]:

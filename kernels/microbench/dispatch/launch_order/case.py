@@ -543,6 +543,6 @@ CASE = Case(
         "tail": Group(configs=tail, rank=5, least_capability=(9, 0)),
     },
     launch=launch, check=check, values=_meanings(), predict=predict,
-    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6}, fit_on=fit,
+    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6}, fit=fit,
     derive=derive,
 )  # fmt: skip

@@ -1099,5 +1099,5 @@ CASE = Case(
         "counted": _group(counted_configs, 5, METRICS),
     },
     launch=launch, check=check, values=_values(), checks_counted=False, num_repeats=3, predict=predict,
-    tiers={"gb_per_s": 4, "bytes_per_cycle": 4, **dict.fromkeys((*SECTORS, *MEMORY), 5)}, fit_on=fit,
+    tiers={"gb_per_s": 4, "bytes_per_cycle": 4, **dict.fromkeys((*SECTORS, *MEMORY), 5)}, fit=fit,
 )  # fmt: skip

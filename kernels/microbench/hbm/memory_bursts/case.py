@@ -264,5 +264,5 @@ CASE = Case(
         "first_sm_cycles": "the first SM's last warp is done, cycles from the start",
         "middle_sm_cycles": "the median SM's", "cycles": "the last SM's",
     },
-    predict=predict, fit_on=fit,
+    predict=predict, fit=fit,
 )  # fmt: skip

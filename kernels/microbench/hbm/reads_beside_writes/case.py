@@ -225,5 +225,5 @@ CASE = Case(
         "met_mean_cycles": "SM cycles from thread 0's load until it is past the barrier behind all warps' loads, mean",
         "sm_clock_mhz": "SM cycles over %globaltimer, median warp that reads",
     },
-    num_repeats=3, fit_on=fit,
+    num_repeats=3, fit=fit,
 )  # fmt: skip

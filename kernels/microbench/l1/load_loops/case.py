@@ -339,5 +339,5 @@ CASE = Case(
         "cycles_per_turn": "SM cycles from the first warp's begin to the last one's end, over turns; the median of the SMs",
         "first_cycles_per_turn": "the same of the CTA that came first to each SM",
     },
-    num_repeats=5, predict=predict, derive=derive, fit_on=fit, tiers={"cycles_per_turn": 4},
+    num_repeats=5, predict=predict, derive=derive, fit=fit, tiers={"cycles_per_turn": 4},
 )  # fmt: skip

@@ -414,6 +414,6 @@ CASE = Case(
         "stream_cycles": "the same of the stream between",
         "second_cycles": "the same of the second reading of the set, until its own words are there",
     },
-    predict=predict, predict_row=predict_row, fit_on=fit, tiers={DRAM_READ: 5, DRAM_WRITE: 5, READ_MISSES: 5, HIT_RATE: 5},
+    predict=predict, predict_row=predict_row, fit=fit, tiers={DRAM_READ: 5, DRAM_WRITE: 5, READ_MISSES: 5, HIT_RATE: 5},
     limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)}, derive=derive, includes=grid_include,
 )  # fmt: skip

@@ -411,5 +411,5 @@ CASE = Case(
         "side_correlation": "how clearly sides differ: correlation of latencies with SM 0's, its size, median of the SMs",
         **_of_side(0), **_of_side(1),
     },
-    predict=predict, tiers={DRAM_READ: 5, "round_cycles": 4}, fit_on=fit, derive=derive, includes=grid_include,
+    predict=predict, tiers={DRAM_READ: 5, "round_cycles": 4}, fit=fit, derive=derive, includes=grid_include,
 )  # fmt: skip

@@ -263,7 +263,7 @@ CASE = Case(
         "shared": Group(configs=shared, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
         "others": Group(configs=others, metrics=(*METRICS, *SOURCES), rank=4, least_capability=HOPPER, is_cold=True),
     },
-    launch=launch, check=check, predict=predict, fit_on=fit, tiers={HIT_RATE: 5, TEX_MISSES: 5},
+    launch=launch, check=check, predict=predict, fit=fit, tiers={HIT_RATE: 5, TEX_MISSES: 5},
     limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)}, derive=derive,
 )  # fmt: skip
 """Walks along rows: what is asked for, what counts as an answer."""

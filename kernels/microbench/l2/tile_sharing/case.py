@@ -524,6 +524,6 @@ CASE = Case(
         "drift_ns": "from the first to the last sharer of a tile that is through half of its steps, median of the groups",
         **{f"gpc_{gpc}_cycles": f"SM cycles of a stage, mean of the live SMs of GPC {gpc}" for gpc in range(8)},
     },
-    num_repeats=3, predict=predict, fitted_constants=fitted_constants, fit_on=fit, tiers={"cycles_per_stage": 4, READ: 5},
+    num_repeats=3, predict=predict, fitted_constants=fitted_constants, fit=fit, tiers={"cycles_per_stage": 4, READ: 5},
     derive=read_fraction, includes=grid_include,
 )  # fmt: skip
