@@ -108,6 +108,9 @@ def page(first: GpuSpec, second: GpuSpec) -> list[str]:
         "", "## Given by rows of one GPU alone", "", "Tables of the other one lack groups of configs.", "",
     ]
     lines += [f"* `{name}`" for name in alone]
+    lines += ["", "## Suspects: guesses on both, which no row has shown", ""]
+    guesses = (name for name in first.sources if first.source_class(name) == second.source_class(name) == "guess")
+    lines += [f"* `{name}`" for name in guesses]
     return lines
 
 
