@@ -20,7 +20,8 @@ from gpusim.workload import ops
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "index", "guide", "vocabulary", "how_it_works", "extend", "add_a_gpu", "h200_parameters", "decisions/index",
+    "index", "guide", "vocabulary", "how_it_works", "extend", "add_a_gpu", "h200_parameters", "hopper_fits",
+    "decisions/index",
     "generated/command_line", "generated/parts", "generated/ops",
     "generated/validation", "generated/kernels", "generated/changelog", "generated/deviations/table",
     *sorted(f"generated/deviations/{path.stem}" for path in (ROOT / "validation" / "deviations").glob("*.md")),

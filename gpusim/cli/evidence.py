@@ -22,15 +22,22 @@ Kernels = Annotated[list[str] | None, typer.Option("--kernel", metavar="NAME", h
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="write the result as JSON; - is stdout")]
 
 
-def calibrate_command(gpu_name: Gpu, measured: Measured = None, kernels: Kernels = None, json_path: Json = None) -> None:
-    """Fit a GPU's parameters to measured rows; prints TOML lines for a person to take over.
+def calibrate_command(
+    gpu_name: Gpu, measured: Measured = None, kernels: Kernels = None,
+    writes: Annotated[bool, typer.Option("--write", help="write what is new into the GPU's description")] = False,
+    json_path: Json = None,
+) -> None:  # fmt: skip
+    """Fit a GPU's parameters to measured rows; prints TOML lines for a person to take over, or writes them.
 
-    Every second config of a sweep calibrates; a table on stderr has the values that the others would give.
+    Every second config of a sweep calibrates; a table on stderr has the values that the others would give. Ends with the
+    parameters that no row settles yet, and the command that measures them.
     """
     from dataclasses import asdict
 
     from gpusim.evidence.validate.calibrate import calibrate, toml_lines
-    from gpusim.report.validation import render_calibration
+    from gpusim.evidence.validate.write_description import description_path, news, write
+    from gpusim.report.parameters import unsettled
+    from gpusim.report.validation import render_calibration, render_unsettled
 
     output = output_path(json_path, "--json")
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
@@ -43,8 +50,18 @@ def calibrate_command(gpu_name: Gpu, measured: Measured = None, kernels: Kernels
         raise ConfigError(f"calibrate: no table in {folder} holds a parameter; run gpusim measure --all on that GPU first")
     if output is not None:
         write_json([asdict(line) for line in lines], output)
-    render_calibration(lines, len(gpu.sources), console_for(Path("-")))
-    console_for(output).print(toml_lines(lines, gpu), markup=False, soft_wrap=True)
+    notes = console_for(Path("-"))
+    render_calibration(lines, len(gpu.sources), notes)
+    if writes:
+        path, new = description_path(gpu_name, gpu), news(lines)
+        write(path, new, gpu)
+        kept = len(lines) - len(new)
+        typer.echo(f"gpusim: {path}: {len(new)} parameters written, {kept} were there as the rows have them", err=True)
+    else:
+        console_for(output).print(toml_lines(lines, gpu), markup=False, soft_wrap=True)
+    if not kernels:
+        given = {".".join(line.parameter.split(".")[:2]) for line in lines}
+        render_unsettled(unsettled(gpu, given), {path.stem for path in folder.glob("*.csv")}, notes)
 
 
 def cases_named(names: Sequence[str] | None) -> list[Case]:

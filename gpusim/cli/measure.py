@@ -49,9 +49,10 @@ def measure_command(
     names_only: Annotated[bool, typer.Option(
         "--names-only", help="What a framework launches, without times: <gpu>/<kernel>.launches.csv, in --out.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what was put aside.")] = False,
+    plan: Annotated[str | None, typer.Option(
+        "--plan", metavar="GPU", help="Say what is left to measure there, and how long it takes. Needs no GPU.")] = None,
     build_only: Annotated[bool, typer.Option("--build-only", help="Build the cubins and stop. Needs no GPU.")] = False,
-    arch: Annotated[str | None, typer.Option(
-        "--arch", metavar="SM", help="Measure nothing: say what sm_80 or sm_90a would run, or build it.")] = None,
+    arch: Annotated[str | None, typer.Option("--arch", metavar="SM", help="With --build-only: sm_80 or sm_90a.")] = None,
     build_dir: Annotated[str | None, typer.Option("--build-dir", metavar="DIR", help="Folder of the cubins.")] = None,
     launch_only: Annotated[str | None, typer.Option("--launch-only", metavar="PLAN", hidden=True)] = None,
 ) -> None:  # fmt: skip
@@ -74,11 +75,13 @@ def measure_command(
         return
     if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
         raise ConfigError(f"--minutes {minutes} is no time, wants a number above 0")
+    if arch is not None and not build_only:
+        raise ConfigError("--arch goes with --build-only; what is measured is built for the GPU that is here")
     if seed < 0:
         raise ConfigError(f"--seed {seed} is negative, wants a whole number from 0 on")
     cases = [load_case(name) for name in (case_names() if every else dict.fromkeys(names or []))]
     folder = Path(build_dir) if build_dir else None
-    if every or build_only:
+    if (every or build_only) and plan is None:
         cases = _without_frameworks(cases, build_only=build_only)
     if build_only:
         if only:
@@ -89,8 +92,8 @@ def measure_command(
         out=Path(out) if out else _measured_dir(), seed=seed, only=tuple(only or ()), has_counters=not no_counters,
         retries=retry,
     )  # fmt: skip
-    if arch is not None:
-        _plan(cases, options, arch)
+    if plan is not None:
+        _plan(cases, options, plan)
         return
     if names_only:
         if out is None:
@@ -127,6 +130,34 @@ def _list() -> None:
         case = load_case(name)
         table.add_row(name, case.question, ", ".join(f"{group}: {len(case.configs(group, 1))}" for group in case.groups))
     console_for(None).print(table)
+
+
+def _plan(cases: Sequence[Case], options: Options, gpu_name: str) -> None:
+    """Print what is left of each case, the most important first, and about how long it takes."""
+    from rich.table import Table
+
+    from gpusim.cli.options import find_gpu
+    from gpusim.evidence.bench.runner import jobs
+
+    gpu = find_gpu(gpu_name, "--plan")
+    options = replace(options, out=options.out / gpu.base_name)
+    every, later = jobs(cases, options, divmod(round(10 * gpu.compute_capability), 10))
+    work = [job for job in every if job.configs]
+    table = Table("kernel", "configs left", "minutes", box=None)
+    for name in dict.fromkeys(job.case.name for job in work):
+        mine = [job for job in work if job.case.name == name]
+        table.add_row(name, str(sum(len(job.configs) for job in mine)), f"{_seconds(mine) / 60:.1f}")
+    console = console_for(None)
+    console.print(table)
+    num, minutes = sum(len(job.configs) for job in work), _seconds(work) / 60
+    console.print(f"{gpu.name}: {num:,} configs are left to measure, about {minutes:.0f} minutes, into {options.out}")
+    if later:
+        console.print(f"{len(later)} groups of configs need a later GPU")
+
+
+def _seconds(work: Sequence[Job]) -> float:
+    """Estimated seconds of a measurement."""
+    return sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
 
 
 def _without_frameworks(cases: Sequence[Case], *, build_only: bool) -> list[Case]:
@@ -167,23 +198,6 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_l
         else:
             typer.echo(f"{case.name}: has nothing for {arch}, skipped", err=True)
     return cubins
-
-
-def _plan(cases: Sequence[Case], options: Options, arch: str) -> None:
-    """Print the kernels that a GPU of that architecture has groups for, with their configs, and the time of all."""
-    from gpusim.evidence.bench.runner import jobs
-    from gpusim.evidence.toolchain.cuda_toolkit import capability_of
-
-    work, skipped = jobs(cases, replace(options, out=options.out / arch), capability_of(arch))
-    for case in cases:
-        if num := sum(len(job.configs) for job in work if job.case is case):
-            typer.echo(f"{case.name}: {num} configs")
-    num = sum(len(job.configs) for job in work)
-    typer.echo(f"{num} configs in about {_seconds(work) / 60:.0f} minutes; {len(skipped)} groups need a later GPU")
-
-
-def _seconds(work: Sequence[Job]) -> float:
-    return sum(len(job.configs) * (LAUNCH_S + (TIMES_S if job.rules.times else 0.0)) for job in work)
 
 
 def _tell_names(cases: Sequence[Case], options: Options) -> None:

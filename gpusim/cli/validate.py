@@ -66,7 +66,7 @@ def validate_command(
     """
     from gpusim.evidence.validate.accuracy_summary import document
     from gpusim.evidence.validate.blind_predictions import with_floors
-    from gpusim.evidence.validate.judge import TIERS, not_judged, summaries, totals
+    from gpusim.evidence.validate.judge import TIERS, not_judged, summaries, totals, unmeasured
     from gpusim.report.accuracy import render_accuracy
     from gpusim.report.validation import render_summaries, render_worst
 
@@ -89,6 +89,8 @@ def validate_command(
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
     cases = cases_named(kernels)
     for sentence in not_judged(cases, folder, wanted, gpu, knows_all=not kernels):
+        typer.echo(f"gpusim: {sentence}", err=True)
+    for sentence in unmeasured(cases, folder):
         typer.echo(f"gpusim: {sentence}", err=True)
     blind = _first(cases, folder, gpu, wanted) if first else []
     found = _judge_all(cases, folder, gpu, wanted, processes=processes, keeps=not no_cache)

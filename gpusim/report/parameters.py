@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -19,6 +19,8 @@ from gpusim.machine.description import parameter_hint
 from gpusim.machine.floorplan import DeviceSpec
 
 _ORIGIN = re.compile(r"(.*) \(([^()]+)\)\.")
+NO_MICROBENCHMARKS = frozenset({"vendor", "paper", "inferred", "guess", "validation/studies"})
+"""Origins of a parameter that no kernel measures."""
 _MARKS = re.compile(r"(:\w+:)?`+")
 
 
@@ -44,6 +46,16 @@ def meanings() -> Mapping[str, Meaning]:
 def meaning_of(parameter: str) -> Meaning:
     """Meaning of ``component.parameter`` or ``component.parameter.entry``; empty where its field has no docstring."""
     return meanings().get(".".join(parameter.split(".")[:2]), Meaning("", ()))
+
+
+def unsettled(gpu: GpuSpec, given: Collection[str] = ()) -> dict[str, list[str]]:
+    """Inferred and guessed parameters by the microbenchmark that gives them on an H200; ``given``: without these."""
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(".".join(name.split(".")[:2]) for name in gpu.parameters()):
+        if name not in given and gpu.source_class(name) in ("inferred", "guess"):
+            for origin in set(meaning_of(name).origin) - NO_MICROBENCHMARKS:
+                found.setdefault(origin, []).append(name)
+    return dict(sorted(found.items()))
 
 
 def parameters_of(gpu: GpuSpec, wanted: str) -> list[str]:

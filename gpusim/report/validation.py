@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.console import Console
 
@@ -104,7 +104,16 @@ def render_calibration(lines: Sequence[Line], num_parameters: int, console: Cons
             line.source_before.split(":")[0],
         )  # fmt: skip
     console.print(table)
-    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters. Lines to take over:\n")
+    console.print(f"{len(lines)} of the GPU's {num_parameters} parameters.\n")
+
+
+def render_unsettled(found: Mapping[str, Sequence[str]], tables: Collection[str], console: Console) -> None:
+    """Print the parameters that no row settles, by microbenchmark, and the command that measures those without rows."""
+    for name, parameters in found.items():
+        why = "its rows give none of" if name in tables else "no rows, so not settled:"
+        console.print(f"{name}: {why} {', '.join(parameters)}", markup=False, highlight=False, soft_wrap=True)
+    if lacking := [name for name in found if name not in tables]:
+        console.print(f"On that GPU: gpusim measure {' '.join(lacking)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _percent(value: float) -> str:

@@ -184,7 +184,7 @@ def as_measured(configs: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def test_the_machines_own_side_is_found_in_rows_that_it_made() -> None:
-    held, spread = CASE.fit(as_measured(CONFIGS["footprint"]))
+    held, spread = CASE.fitted(as_measured(CONFIGS["footprint"]), GPU)
     assert (held.parameter, spread.parameter) == ("l2.partition_capacity_fraction", "l2.eviction_width_fraction")
     step_bytes = 2 * case.MIB  # between two footprints
     assert held.value == pytest.approx(GPU.l2.partition_capacity_fraction, abs=step_bytes / GPU.l2.capacity_bytes)
@@ -192,9 +192,9 @@ def test_the_machines_own_side_is_found_in_rows_that_it_made() -> None:
 
 
 def test_rows_without_a_knee_settle_nothing() -> None:
-    assert CASE.fit([]) == []
-    assert CASE.fit(as_measured([one(mib, "both_sides") for mib in (8, 16, 24)])) == []
-    assert CASE.fit([{**one(mib, "both_sides"), "group": "footprint"} for mib in (8, 64)]) == []
+    assert CASE.fitted([], GPU) == []
+    assert CASE.fitted(as_measured([one(mib, "both_sides") for mib in (8, 16, 24)]), GPU) == []
+    assert CASE.fitted([{**one(mib, "both_sides"), "group": "footprint"} for mib in (8, 64)], GPU) == []
 
 
 # ---------------------------------------------------------------------------------------------- SASS

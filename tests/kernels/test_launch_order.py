@@ -251,7 +251,7 @@ def test_rows_of_a_machine_that_is_known_give_its_rates_and_its_sums_back(
         if config["cluster"] != "1" and config["slots"] == "4":
             numbers = {name: str(number) for name, number in CASE.predict(config, gpu).items()}
             rows.append({**config, "group": "rate", **numbers})
-    found = {item.parameter.removeprefix("dispatcher."): item.value for item in CASE.fit(rows)}
+    found = {item.parameter.removeprefix("dispatcher."): item.value for item in CASE.fitted(rows, GPU)}
     spec = gpu.dispatcher
     assert found["dispatch_cycles_per_cta"] == pytest.approx(spec.dispatch_cycles_per_cta, rel=0.1)
     assert found["retire_cycles_per_cta"] == pytest.approx(spec.retire_cycles_per_cta, rel=0.05)

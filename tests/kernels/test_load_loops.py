@@ -13,6 +13,7 @@ from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
 
+GPU = load_gpu("h200_sxm")
 CASE = load_case("load_loops")
 case = sys.modules[CASE.launch.__module__]
 WALKS = CASE.configs("walks", 1)
@@ -76,7 +77,7 @@ def test_turns_have_the_instructions_that_their_names_say(sass: Sass) -> None:
 
 
 def test_the_twin_waits_for_loads_that_walk() -> None:
-    gpu = load_gpu("h200_sxm")
+    gpu = GPU
     stays, walks = (
         next(
             config
@@ -89,10 +90,10 @@ def test_the_twin_waits_for_loads_that_walk() -> None:
 
 
 def test_a_twin_s_walks_give_what_a_line_on_its_way_costs_back() -> None:
-    gpu, some = load_gpu("h200_sxm"), 0.5
+    gpu, some = GPU, 0.5
     tuned = replace(gpu, l1=replace(gpu.l1, hit_on_miss_cycles=some))
     one = next(each for each in WALKS if (each["kernel"], each["warps"], each["a_walks"]) == ("walk_8_8", "32", "1"))
     took = CASE.predict(one, tuned)["cycles_per_turn"]
-    (fitted,) = CASE.fit([{**one, "cycles_per_turn": str(took)}])
+    (fitted,) = CASE.fitted([{**one, "cycles_per_turn": str(took)}], GPU)
     assert fitted.parameter == "l1.hit_on_miss_cycles" and fitted.value == pytest.approx(some)
-    assert CASE.fit([{**WALKS[0], "cycles_per_turn": "9.0"}]) == []  # eight warps leave the unit idle
+    assert CASE.fitted([{**WALKS[0], "cycles_per_turn": "9.0"}], GPU) == []  # eight warps leave the unit idle

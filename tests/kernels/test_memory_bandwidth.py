@@ -505,7 +505,7 @@ LINK, BULK = "l2.fabric_bytes_per_cycle", "xbar.bulk_read_fraction"
 def off_by(machine: str) -> dict[str, float]:
     """How far a fit of made-up rows is off, by parameter."""
     gpu, half = KNOWN[machine]
-    found = {item.parameter: item.of(gpu) for item in CASE.fit(rows_of(gpu, half))}
+    found = {item.parameter: item.value for item in CASE.fitted(rows_of(gpu, half), gpu)}
     assert found.keys() == FITTED
     return {name: value / parameter(gpu, name) - 1.0 for name, value in found.items()}
 

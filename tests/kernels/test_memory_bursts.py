@@ -12,6 +12,7 @@ from gpusim import load_gpu
 from gpusim.evidence.cases.case import Config, Repeated, WrongAnswer, load_case
 from gpusim.evidence.cases.validation_kernel import windows
 
+GPU = load_gpu("h200_sxm")
 CASE = load_case("memory_bursts")
 case = sys.modules[CASE.launch.__module__]
 CONFIGS = CASE.configs("bursts", 1)
@@ -68,7 +69,7 @@ def test_a_right_launch_passes_and_wrong_words_do_not(way: str) -> None:
 
 def test_bursts_fit_into_a_side_of_l2_and_reads_take_longer_together_with_writes() -> None:
     assert len(CONFIGS) == 212 and max(map(case.num_bytes, CONFIGS)) <= 20 * 2**20
-    gpu = load_gpu("h200_sxm")
+    gpu = GPU
     cycles = {way: CASE.predict(_one(way), gpu)["cycles"] for way in ("read", "write", "copy")}
     assert max(cycles["read"], cycles["write"]) < cycles["copy"] <= cycles["read"] + cycles["write"]
     assert CASE.predict(_one("read_warm"), gpu) == {}
@@ -76,7 +77,7 @@ def test_bursts_fit_into_a_side_of_l2_and_reads_take_longer_together_with_writes
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_copies_along_a_line_give_the_link_turnaround_back(half: int) -> None:
-    l2 = load_gpu("h200_sxm").l2
+    l2 = GPU.l2
 
     def cycles(size: int) -> float:
         return 1000.0 + size * 2.25 / (4 * l2.fabric_bytes_per_cycle) + case.late_cycles(size, l2)
@@ -85,11 +86,12 @@ def test_copies_along_a_line_give_the_link_turnaround_back(half: int) -> None:
         {**config, "middle_sm_cycles": str(cycles(case.num_bytes(config)))}
         for config in CONFIGS[half::2] if config["way"] in case.COPIES
     ]  # fmt: skip
-    (fitted,) = CASE.fit(rows)
+    (fitted,) = CASE.fitted(rows, GPU)
     assert fitted.parameter == "l2.fabric_turnaround_fraction" and fitted.value == pytest.approx(0.25)
 
 
 def test_rows_that_tell_nothing_fit_nothing() -> None:
-    assert CASE.fit([]) == []
-    assert CASE.fit([{**config, "middle_sm_cycles": "9000.0"} for config in CONFIGS if config["way"] == "read"]) == []
-    assert CASE.fit([{**_one("copy"), "middle_sm_cycles": "9000.0"}]) == []
+    assert CASE.fitted([], GPU) == []
+    reads = [{**config, "middle_sm_cycles": "9000.0"} for config in CONFIGS if config["way"] == "read"]
+    assert CASE.fitted(reads, GPU) == []
+    assert CASE.fitted([{**_one("copy"), "middle_sm_cycles": "9000.0"}], GPU) == []

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from gpusim import load_gpu
 from gpusim.evidence.cases.case import MappedTensor, load_case
 
 CASE = load_case("promoted_lookups")
@@ -52,7 +53,7 @@ def test_promoted_sectors_are_told_from_those_that_were_asked_for() -> None:
 
 def test_what_others_look_up_comes_back() -> None:
     """1,000 look-ups and 1,500 hits a launch, and two look-ups of each SM at each slice."""
-    places = case.NUM_CTAS * case.load_gpu(case.GPU).l2.num_slices
+    places = case.NUM_CTAS * load_gpu("h200_sxm").l2.num_slices
     names = case.METRICS[1:10]
 
     def row(config: dict[str, str], others: int, hits: int) -> dict[str, str]:
@@ -62,8 +63,8 @@ def test_what_others_look_up_comes_back() -> None:
 
     spins = [row({**case.Config("spin", cycles=cycles), "group": "others"}, 1000 + cycles, 70 + 1500) for cycles in (0, 50)]
     walks = [row({**case.walk("tma", "128", 64, 0), "group": "own"}, 1000 + 2 * places, 9000)]
-    found = {item.parameter: item.value for item in CASE.fit([*spins, *walks])}
+    found = {item.parameter: item.value for item in CASE.fitted([*spins, *walks], load_gpu("h200_sxm"))}
     assert found == {
         "l2.launch_lookup_sectors": 1000.0, "l2.launch_hit_sectors": 1500.0, "l2.slice_lookup_sectors": 2.0,
     }  # fmt: skip
-    assert CASE.fit([]) == []
+    assert CASE.fitted([], load_gpu("h200_sxm")) == []

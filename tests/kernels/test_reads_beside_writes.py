@@ -123,13 +123,13 @@ def test_a_load_is_timed_when_it_has_come_and_nothing_spills(sass: Sass) -> None
 
 def _rows() -> list[dict[str, str]]:
     """Rows that the law makes, where reads and writes take what they take; above the limit they wait without bounds."""
-    peak = load_gpu(case.GPU).hbm.peak_gb_per_s
+    peak = load_gpu("h200_sxm").hbm.peak_gb_per_s
     rows = []
     for config in CONFIGS:
         pauses = case.READ_PAUSES.index(int(config["read_pause_cycles"])), int(config["write_pause_cycles"])
         read = (0.03, 0.07, 0.12, 0.2)[pauses[0]] * (4.0 if "vector" in config["kernel"] else 1.0) / 4.0
         write = 120.0 / pauses[1] if pauses[1] else 0.0
-        alone = load_gpu(case.GPU).hbm.read_behind_write_wait_ns * write
+        alone = load_gpu("h200_sxm").hbm.read_behind_write_wait_ns * write
         wait = (MIXED_NS * (read * write) ** 0.5 + alone) / (1.0 - write) + (1e4 if read + write >= 0.7 else 0.0)
         rows.append({
             "group": "mixes", **config, "read_gb_per_s": str(read * peak), "write_gb_per_s": str(write * peak),
@@ -142,12 +142,12 @@ def _rows() -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_rows_that_the_law_makes_give_its_parameters_back(half: int) -> None:
-    found = {item.parameter: item.value for item in CASE.fit(_rows()[half::2])}
+    found = {item.parameter: item.value for item in CASE.fitted(_rows()[half::2], load_gpu("h200_sxm"))}
     assert found == pytest.approx(
         {"hbm.read_write_turnaround_wait_ns": MIXED_NS, "hbm.write_burst_ns": TURN_NS}, rel=1e-6
     )
 
 
 def test_nothing_is_fitted_where_nobody_wrote_or_nothing_was_measured() -> None:
-    assert CASE.fit([]) == []
-    assert CASE.fit([row for row in _rows() if row["write_pause_cycles"] == "0"]) == []
+    assert CASE.fitted([], load_gpu("h200_sxm")) == []
+    assert CASE.fitted([row for row in _rows() if row["write_pause_cycles"] == "0"], load_gpu("h200_sxm")) == []

@@ -110,6 +110,6 @@ def test_by_how_much_a_side_leads_is_found_again() -> None:
         if config["a_rows"] == "256" and config["stages"] == "4" and config["math_cycles"] == "0"
     )  # fmt: skip
     cycles = {f"gpc_{gpc}_cycles": str(1000.0 / (1.1 if gpc in (1, 4, 5, 6) else 0.9)) for gpc in range(8)}
-    [found] = CASE.fit([{**full, "group": "own", **cycles}])
+    [found] = CASE.fitted([{**full, "group": "own", **cycles}], GPU)
     assert found.parameter == "l2.partition0_lead_fraction"
     assert found.value == pytest.approx(0.1)

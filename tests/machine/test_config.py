@@ -283,7 +283,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
             id="more than there is room for",
         ),
         pytest.param(
-            "bulk_read_fraction = 0.7893", "bulk_read_fraction = 0.0",
+            "bulk_read_fraction = 0.8455", "bulk_read_fraction = 0.0",
             "component.xbar.bulk_read_fraction is 0.0, wants a number above 0", id="no part of a rate",
         ),
         pytest.param(
@@ -304,7 +304,7 @@ def test_an_unchanged_copy_loads_as_the_original(tmp_path: Path) -> None:
         ),
         pytest.param("num_slices = 80", "num_slices = inf", "component.l2.num_slices is inf", id="infinite"),
         pytest.param(
-            "sustained_fraction = 0.88",
+            "sustained_fraction = 0.8133",
             "sustained_fraction = 1.1",
             "component.l2.sustained_fraction is 1.1",
             id="above one",

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -110,23 +111,17 @@ class Fitted:
     """A GPU parameter computed from measured rows.
 
     ``parameter`` is its name in ``GpuSpec.sources`` (``hbm.latency_ns``), in the unit that the name ends in. ``how`` says in
-    a few words how the number follows from the rows ("median of the cluster", "slope over bytes"). If the parameter is a
-    fraction of another parameter, ``value`` is the absolute number and ``per`` returns the reference it is divided by.
+    a few words how the number follows from the rows ("median of the cluster", "slope over bytes").
     """
 
     parameter: str
     value: float
     how: str
-    per: Callable[[GpuSpec], float] | None = None
 
     @classmethod
     def median(cls, parameter: str, values: Sequence[float], how: str) -> list[Fitted]:
         """Parameter that is the median of ``values``; empty without any."""
         return [cls(parameter=parameter, value=float(np.median(values)), how=how)] if values else []
-
-    def of(self, gpu: GpuSpec) -> float:
-        """Value of the parameter for ``gpu``, which gave the rows."""
-        return self.value if self.per is None else self.value / self.per(gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +241,8 @@ class Case:
             families and count in no total. Empty: all rows belong to one family with the kernel's name.
         problem: config to what it computes (m, n, k and a type), so that rows of one problem are ranked; None: not ranked.
         derived: judged numbers that follow from several columns of a row, by name; None where the row lacks a column.
-        fit: rows to parameters of the GPU. A case with ``fit`` or ``fitted_constants`` is calibrated with every second
-            config and judged by the others.
+        fit: rows, or (rows, their GPU), to parameters of the GPU. A case with ``fit`` or ``fitted_constants`` is calibrated
+            with every second config and judged by the others.
         fitted_constants: (rows, their GPU) to constants in the code of ``predict`` that were read off rows. They describe
             what the kernel does besides the operation that it measures, and come from the calibrating half, as ``fit``'s do.
             Numbers from SASS, from publications or from the kernel's definition do not belong here.
@@ -282,7 +277,7 @@ class Case:
     families: Callable[[str, Any], tuple[str, ...]] = no_families
     problem: Callable[[Any], Hashable] = no_problem
     derived: Mapping[str, Callable[[Mapping[str, str]], float | None]] = field(default_factory=lambda: MappingProxyType({}))
-    fit: Callable[[Sequence[Mapping[str, str]]], Sequence[Fitted]] = nothing_fitted
+    fit: Callable[..., Sequence[Fitted]] = nothing_fitted
     fitted_constants: Callable[[Sequence[Mapping[str, str]], GpuSpec], Sequence[FittedConstant]] = no_fitted_constants
     derive: Callable[[Config], dict[str, float]] = no_values
     includes: Callable[[], dict[str, str]] = dict
@@ -296,6 +291,10 @@ class Case:
         if self.predict_row is not None:
             return self.predict_row(config, row, gpu, names)
         return {name: Answer(value=value) for name, value in self.predict(config, gpu).items()}
+
+    def fitted(self, rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> Sequence[Fitted]:
+        """Parameters that rows of ``gpu`` give."""
+        return asked(self, "fit", self.fit, *(rows, gpu)[: len(signature(self.fit).parameters)])
 
     @property
     def calibrates(self) -> bool:

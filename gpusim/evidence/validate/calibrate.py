@@ -1,7 +1,7 @@
 """Calibration of GPU parameters from measured rows: every second config of a sweep is fitted, the others judge.
 
 In: measured tables, the cases that interpret their rows, the GPU's description. Out: lines for ``configs/<gpu>.toml`` that a
-person takes over, each with its source, and the value that the judging half of the rows gives. Writes no file.
+person takes over, each with its source, and the value that the judging half of the rows gives.
 """
 
 from __future__ import annotations
@@ -36,6 +36,19 @@ class Line:
     source: str
     is_integer: bool = False
     """Whether the description has an integer there."""
+
+    @property
+    def text(self) -> str:
+        """The number as a description has it."""
+        return self._text(self.after)
+
+    @property
+    def text_before(self) -> str:
+        """The number before, as many digits of it."""
+        return self._text(self.before)
+
+    def _text(self, value: float) -> str:
+        return str(round(value)) if self.is_integer else _rounded(value)
 
     @property
     def change_pct(self) -> float:
@@ -85,8 +98,8 @@ def calibrate(cases: Iterable[Case], folder: Path, gpu: GpuSpec) -> list[Line]:
         table = Table.read(path)
         table.check_gpu(gpu.base_name, FOLDERS)
         fitting, judging = halves(case, table)
-        others = {fitted.parameter: fitted.of(gpu) for fitted in asked(case, "fit", case.fit, judging)}
-        for fitted in asked(case, "fit", case.fit, fitting):
+        others = {fitted.parameter: fitted.value for fitted in case.fitted(judging, gpu)}
+        for fitted in case.fitted(fitting, gpu):
             if fitted.parameter in lines:
                 raise ConfigError(f"{case.name}: fits {fitted.parameter}, as another kernel does: let one of them do it")
             lines[fitted.parameter] = _line(case, fitted, table, others, gpu)
@@ -125,7 +138,7 @@ def _line(case: Case, fitted: Fitted, table: Table, others: Mapping[str, float],
     is_integer = isinstance(_value(gpu, fitted.parameter), int)
     date = max((str(run.get("date", ""))[:10] for run in table.runs), default="")
     return Line(
-        parameter=fitted.parameter, before=before, after=fitted.of(gpu), judged=others.get(fitted.parameter, float("nan")),
+        parameter=fitted.parameter, before=before, after=fitted.value, judged=others.get(fitted.parameter, float("nan")),
         source_before=gpu.sources[".".join(fitted.parameter.split(".")[:2])],
         source=f"measured: kernels/{case.name}, {gpu.name}, {date}: {fitted.how}", is_integer=is_integer,
     )  # fmt: skip
@@ -165,32 +178,28 @@ def toml_lines(lines: Sequence[Line], gpu: GpuSpec | None = None) -> str:
 
     If a parameter has a number for each class, the classes without rows keep the numbers of ``gpu``.
     """
-    by_component: dict[str, list[Line]] = {}
+    return "\n\n".join(
+        "\n".join([f"[{section}]", *(f"{key} = {value}" for key, value in values.items())])
+        for section, values in statements(lines, gpu).items()
+    )
+
+
+def statements(lines: Sequence[Line], gpu: GpuSpec | None = None) -> dict[str, dict[str, str]]:
+    """Values in TOML by section of a description and key: numbers of a component, then their sources."""
+    found: dict[str, dict[str, str]] = {}
+    classes: dict[tuple[str, str], dict[str, str]] = {}
     for line in lines:
-        by_component.setdefault(line.parameter.partition(".")[0], []).append(line)
-    parts = []
-    for component, component_lines in by_component.items():
-        values: list[str] = []
-        sources: dict[str, str] = {}
-        classes: dict[str, dict[str, str]] = {}
-        for line in component_lines:
-            _, key, *of_class = line.parameter.split(".")
-            if of_class:
-                kept = _value(gpu, f"{component}.{key}") if gpu else {}
-                numbers = classes.setdefault(key, {_key(name): repr(value) for name, value in kept.items()})
-                numbers[_key(of_class[0])] = _number(line)
-            else:
-                values.append(f"{key} = {_number(line)}")
-            sources.setdefault(key, f'{key} = "{_quoted(line.source)}"')
-        for key, numbers in classes.items():
-            values.append(f"{key} = {{ {', '.join(f'{name} = {number}' for name, number in numbers.items())} }}")
+        component, key, *of_class = line.parameter.split(".")
         title = component if component == "device" else f"component.{component}"
-        parts.append("\n".join([f"[{title}]", *values, "", f"[{title}.source]", *sources.values()]))
-    return "\n\n".join(parts)
-
-
-def _number(line: Line) -> str:
-    return str(round(line.after)) if line.is_integer else _rounded(line.after)
+        values, sources = found.setdefault(title, {}), found.setdefault(f"{title}.source", {})
+        values[key] = line.text
+        if of_class:
+            kept = _value(gpu, f"{component}.{key}") if gpu else {}
+            numbers = classes.setdefault((component, key), {_key(name): repr(value) for name, value in kept.items()})
+            numbers[_key(of_class[0])] = line.text
+            values[key] = f"{{ {', '.join(f'{name} = {number}' for name, number in numbers.items())} }}"
+        sources.setdefault(key, f'"{_quoted(line.source)}"')
+    return found
 
 
 def _rounded(value: float) -> str:

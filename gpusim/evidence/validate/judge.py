@@ -247,6 +247,18 @@ def not_judged(
     return lines
 
 
+def unmeasured(cases: Sequence[Case], folder: Path) -> list[str]:
+    """A sentence for validation kernels, and one for microbenchmarks, that no table in ``folder`` has rows of."""
+    lines = []
+    for what, is_validation in (("validation kernels", True), ("microbenchmarks", False)):
+        mine = (case.name for case in cases if case.is_validation == is_validation)
+        names = [name for name in mine if not (folder / f"{name}.csv").exists()]
+        if names:
+            command = f"gpusim measure {' '.join(names)}"
+            lines.append(f"no rows of {len(names)} {what}, so nothing judges these; on that GPU: {command}")
+    return lines
+
+
 def summaries(judgements: Iterable[Judgement]) -> list[Summary]:
     """Summaries of families, in the order of their first row."""
     families: dict[tuple[str, str, str, int], list[Judgement]] = {}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.output_check import wrong_if
-from gpusim.machine.config import GpuSpec, load_gpu
+from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.simulate.timeline import WarpState
 from gpusim.workload import ops
@@ -30,7 +30,6 @@ CLUSTER_REGISTERS = 32
 """At most, of the kernels with clusters."""
 APART_NS, STEP_NS = 200_000, 32
 """The two moments at which clocks are compared, as in kernel.cu; steps of the GPU's nanoseconds on an H200."""
-GPU = "h200_sxm"
 BEHIND_MARK = 11
 """Instructions of a chain that take as long as a CTA's last clocks and the making of five stores, behind which it is out.
 By hand: with the store itself 75 cycles, as CTAs that load a line and leave come and go 62 to 127 cycles sooner than without
@@ -400,7 +399,7 @@ EXIT_SHARE, DRAIN_SHARE = 0.25, 0.2
 """What of a refill is put down as the exit, and of launch and drain as the drain: the rows show the sums alone."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """Rates in and out; a refill, and what a kernel takes beside its CTAs, each parted in two by a convention."""
     found: list[Fitted] = []
     each, noted = _each_cta(rows), _each_exit(rows)
@@ -427,7 +426,6 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         "least time from exit to start in a slot, median, less a dispatch and the note of an exit, is their sum; a "
         "quarter is put down as exit"
     )
-    gpu = load_gpu(GPU)
     behind = behind_mark(gpu) + gpu.dispatcher.store_exit_cycles
     found.append(_fitted("cta_exit_cycles", max(0.0, EXIT_SHARE * refill - behind), f"{how}, less what is behind the mark"))
     found.append(_fitted("cta_start_cycles", (1.0 - EXIT_SHARE) * refill, how))
@@ -545,5 +543,6 @@ CASE = Case(
         "tail": Group(configs=tail, rank=5, least_capability=(9, 0)),
     },
     launch=launch, check=check, values=_meanings(), predict=predict,
-    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6}, fit=fit, derive=derive,
+    tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6}, fit=fit,
+    derive=derive,
 )  # fmt: skip

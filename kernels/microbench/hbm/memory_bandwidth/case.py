@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import Buffer, GpuSpec, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
     Fitted,
@@ -34,7 +34,6 @@ from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-GPU = "h200_sxm"
 NUM_SMS = 132
 """Of the H200; the grid has as many CTAs, times those an SM."""
 BUFFER_BYTES = 4 * GIB
@@ -931,7 +930,7 @@ FULL_GPC = 12
 """SMs of a GPC, and more, that together read as much as all of its 18."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """Plateaus: of all SMs in memory and in L2, by footprint; of one SM, by bytes in flight."""
     in_l2 = (8 * MIB, 30 * MIB)
     reads = _plateau(rows, READS, "summed_bytes_per_cycle", in_l2)
@@ -941,7 +940,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     of_gpcs = f"SMs of whole GPCs, or {FULL_GPC} and more of one,"
     found = {
         "l2.sustained_fraction": (
-            reads, "reads of 8 to 30 MiB over what slices serve at most, own chunks, all SMs together, the faster of "
+            None if reads is None else reads / (gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle),
+            "reads of 8 to 30 MiB over what slices serve at most, own chunks, all SMs together, the faster of "
             "threads and TMA"
         ),
         "l2.fabric_bytes_per_cycle": (
@@ -959,43 +959,37 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             f"writes of 4 MiB, one SM, median of the {NUM_TOP} fastest ways"
         ),
         "hbm.queue_wait_at_half_load_ns": (
-            _queue_ns(rows), "what a chase in memory waits beside reads of memory beyond what it waits beside next to none, "
-            "over what those take of the peak rate over what they leave: median"
+            _queue_ns(rows, gpu), "what a chase in memory waits beside reads of memory beyond what it waits beside next to "
+            "none, over what those take of the peak rate over what they leave: median"
         ),
         "hbm.read_behind_write_wait_ns": (
-            _write_wait_ns(rows), "what a chase in memory waits beside writes of memory at less than "
+            _write_wait_ns(rows, gpu), "what a chase in memory waits beside writes of memory at less than "
             f"{MUCH_TAKEN:.0%} of their rate, beyond its latency and its queue, over their part of the peak: median"
         ),
         "l1.outstanding_bytes": (
-            _outstanding_bytes(rows), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
+            _outstanding_bytes(rows, gpu), "fastest reads of 4 MiB or 2 GiB by threads of one SM, by latency"
         ),
     }  # fmt: skip
     return [
-        Fitted(parameter=name, value=value, how=how, per=PARTS_OF.get(name)) for name, (value, how) in found.items()
-        if value is not None
+        Fitted(parameter=name, value=value, how=how) for name, (value, how) in found.items() if value is not None
     ]  # fmt: skip
 
-
-PARTS_OF: Mapping[str, Callable[[GpuSpec], float]] = {
-    "l2.sustained_fraction": lambda gpu: gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle,
-}
-"""Of what a parameter is a part, which another GPU has otherwise."""
 
 LITTLE_TAKEN, MUCH_TAKEN = 0.1, 0.4
 """Of the peak rate: below, a chase has memory to itself; above, its wait is seen."""
 
 
-def _queue_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
+def _queue_ns(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> float | None:
     """How long a read waits where half of the peak rate is taken."""
-    told = _chases(rows, "read", load_gpu(GPU).hbm.peak_gb_per_s)
+    told = _chases(rows, "read", gpu.hbm.peak_gb_per_s)
     alone = [ns for share, ns in told if share < LITTLE_TAKEN]
     waits = [(ns - min(alone)) * (1.0 - share) / share for share, ns in told if share > MUCH_TAKEN] if alone else []
     return float(np.median(waits)) if waits else None
 
 
-def _write_wait_ns(rows: Sequence[Mapping[str, str]]) -> float | None:
+def _write_wait_ns(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> float | None:
     """What a read waits for writes where no others read, over the part of the peak rate that they take."""
-    hbm = load_gpu(GPU).hbm
+    hbm = gpu.hbm
     waits = []
     for share, ns in _chases(rows, "write", hbm.sustained_write_gb_per_s):
         if share < MUCH_TAKEN:
@@ -1040,9 +1034,8 @@ def _of_gpcs(rows: Sequence[Mapping[str, str]], kernels: Iterable[str]) -> float
     return max(found, default=None)
 
 
-def _outstanding_bytes(rows: Sequence[Mapping[str, str]]) -> float | None:
+def _outstanding_bytes(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> float | None:
     """By Little's law: the fastest reads by the latency of one load, out of L2 or out of memory, whatever is more."""
-    gpu = load_gpu(GPU)
     latencies = {4 * MIB: gpu.l2.near_latency_cycles, IN_HBM: gpu.hbm.latency_ns * gpu.clock.max_mhz / 1e3}
     rates = [(_top(rows, "bytes_per_cycle", size, ("read",), num=1), cycles) for size, cycles in latencies.items()]
     found = [rate * cycles for rate, cycles in rates if rate is not None]

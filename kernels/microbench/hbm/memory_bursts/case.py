@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
+from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Case,
     Fitted,
@@ -33,7 +33,6 @@ from gpusim.units import LINE_BYTES
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
-GPU = "h200_sxm"
 """Whose link between L2's sides copies are held against."""
 NUM_SMS = 132
 FLUSH_BYTES = 256 * 2**20
@@ -176,7 +175,7 @@ LEAST_BURST_BYTES, LEAST_ROUND_BYTES = 4 * 2**20, 16 * 2**10
 """Of all SMs' bursts, and of an SM's rounds: below, latency says how long they take."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """What copies take of the link beyond what as many bytes read and stored take of it alone, in lanes that are unlike."""
     told = [
         (num_bytes(Config.of(row)), float(row["middle_sm_cycles"])) for row in rows
@@ -186,7 +185,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if len({size for size, _ in told}) < 2:
         return []
     sizes, cycles = np.array(told).T
-    l2 = load_gpu(GPU).l2
+    l2 = gpu.l2
     ways = 4 * l2.fabric_bytes_per_cycle  # half of the bytes cross, half of these each way
     late = [late_cycles(size, l2) for size in sizes]
     return [

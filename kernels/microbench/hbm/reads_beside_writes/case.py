@@ -10,13 +10,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import load_gpu
+from gpusim import GpuSpec
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.output_check import check_windows, wrong_if
 from gpusim.evidence.cases.validation_kernel import WINDOW_BYTES, pattern_words, windows
 
-GPU = "h200_sxm"
 """Of whose peak rate reads and writes take their shares."""
 MIB = 2**20
 ARRAY_BYTES = 4096 * MIB
@@ -166,9 +165,8 @@ class Wait:
     """Of the wait, if it has nothing to do with what a load takes beside."""
 
 
-def waits(rows: Sequence[Mapping[str, str]]) -> Iterator[Wait]:
-    """Of rows that leave enough of memory's rate, where loads wait at all."""
-    peak = load_gpu(GPU).hbm.peak_gb_per_s
+def waits(rows: Sequence[Mapping[str, str]], peak: float) -> Iterator[Wait]:
+    """Of rows that leave enough of the ``peak`` of memory (GB/s), where loads wait at all."""
     told = [row for row in rows if row.get("load_mean_cycles") and row.get("sm_clock_mhz")]
     alone = {(row["kernel"], row["read_pause_cycles"]): row for row in told if row["write_pause_cycles"] == "0"}
     for row in told:
@@ -188,10 +186,10 @@ def waits(rows: Sequence[Mapping[str, str]]) -> Iterator[Wait]:
             )  # fmt: skip
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """What a load waits for turns between reads and writes, and how unevenly."""
-    told = list(waits(rows))
-    alone = load_gpu(GPU).hbm.read_behind_write_wait_ns
+    told = list(waits(rows, gpu.hbm.peak_gb_per_s))
+    alone = gpu.hbm.read_behind_write_wait_ns
     mixed = [
         (wait.mean_ns * (1.0 - wait.write_share) - alone * wait.write_share) / (wait.read_share * wait.write_share) ** 0.5
         for wait in told if wait.mean_ns > LEAST_MEAN_NS

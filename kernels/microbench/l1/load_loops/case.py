@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import GpuSpec, Launch, WarpRole, load_gpu, simulate
+from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
-GPU = "h200_sxm"
 """Whose load/store unit is looked for."""
 NUM_SMS = 132
 """Of an H200, whose every SM gets its CTAs."""
@@ -296,14 +295,13 @@ LEAST_WARPS = 32
 """Whose requests keep the load/store unit busy."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """What a load takes more whose line is coming."""
     told = [
         row for row in rows
         if row["kernel"] == "walk_8_8" and int(row["warps"]) >= LEAST_WARPS and "1" in row["a_walks"] + row["b_walks"]
         and row.get("cycles_per_turn")
     ]  # fmt: skip
-    gpu = load_gpu(GPU)
     tuned = [replace(gpu, l1=replace(gpu.l1, hit_on_miss_cycles=tried)) for tried in TRIED]
     found = []
     for row in told:

@@ -9,7 +9,6 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import load_gpu
 from gpusim.evidence.cases.case import (
     Answer,
     Case,
@@ -36,7 +35,6 @@ from gpusim.traffic.l2_plan import panel_traffic
 from gpusim.traffic.panels import FootprintRow, PanelTraffic
 from gpusim.units import SECTOR_BYTES
 
-GPU = "h200_sxm"
 NUM_CTAS = 132
 """One an SM of the H200."""
 NUM_THREADS = 512
@@ -355,9 +353,9 @@ ALONE_BYTES = 128
 """From one sector to the next where each is alone in its line."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """What may stay dirty and crosses by that, what is kept for evict_last, what comes with a sector that is read alone."""
-    capacity = load_gpu(GPU).l2.capacity_bytes
+    capacity = gpu.l2.capacity_bytes
     dirty = [
         bytes_of(Config.of(row), "stream_mib") - float(row[DRAM_WRITE]) for row in rows
         if row["kernel"] == "fill" and row["stream_hint"] == HINTS[0] and int(row["stream_mib"]) >= LEAST_WRITTEN_MIB

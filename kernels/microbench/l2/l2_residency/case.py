@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, WarpRole, load_gpu, simulate
+from gpusim import Buffer, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.output_check import wrong_if
@@ -22,7 +22,6 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
-GPU = "h200_sxm"
 NUM_CTAS = 132
 """One an SM of the H200; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 512
@@ -335,7 +334,7 @@ def _access(num_bytes: int) -> AccessPattern:
 
 
 # ---------------------------------------------------------------------------------------------- what the rows settle
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """What a side holds, of all that L2 holds, and how gradually lines leave around that."""
     first = _first_bytes([row for row in rows if row["group"] == "hints" and row["read_hint"] == "evict_first"])
     rows = [row for row in rows if row["group"] == "footprint" and row["readers"] == "both_sides"]
@@ -345,7 +344,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     shares_apart = 2.0 * np.log(3.0)  # a logistic curve goes from a quarter to three quarters over so many of its widths
     return [
         Fitted(
-            parameter="l2.partition_capacity_fraction", value=half / load_gpu(GPU).l2.capacity_bytes,
+            parameter="l2.partition_capacity_fraction", value=half / gpu.l2.capacity_bytes,
             how="footprint of which both sides fetch half again in each round, over the capacity",
         ),
         Fitted(
@@ -354,7 +353,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             "one of which they fetch half",
         ),
         *([] if first is None else [Fitted(
-            parameter="l2.evict_first_fraction", value=first / load_gpu(GPU).l2.capacity_bytes,
+            parameter="l2.evict_first_fraction", value=first / gpu.l2.capacity_bytes,
             how="reads hinted evict_first in an L2 that is full: of the two smallest footprints, where the line through "
             "the logits of what is fetched again passes one half; with copies, over the capacity",
         )]),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusim import Buffer, Launch, Mbarrier, WarpRole, load_gpu, simulate
+from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import (
     Argument,
     Case,
@@ -37,7 +37,6 @@ from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
 NUM_CTAS, NUM_THREADS = 132, 256
-GPU = "h200_sxm"
 """Whose slices are asked."""
 ROWS = 128
 ACROSS_BYTES = 4096
@@ -181,7 +180,7 @@ def derive(row: Mapping[str, str]) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------------------------------------- parameters
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """What is looked up besides what SMs and the other side ask for: in the shortest launch, and for each SM and slice."""
     counted = [dict(row) | derive(row) for row in rows if derive(row)]
     idle = min((row for row in counted if row["kernel"] == "spin"), key=lambda row: int(row["cycles"]), default=None)
@@ -200,7 +199,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
             how="a launch that does nothing for 1000 cycles: hits less what SMs and the other side find",
         ),
     ]  # fmt: skip
-    places = NUM_CTAS * load_gpu(GPU).l2.num_slices
+    places = NUM_CTAS * gpu.l2.num_slices
     told = [(float(row["others_sectors"]) - launched) / places for row in counted if row["group"] == "own"]
     if told:
         found.append(Fitted(

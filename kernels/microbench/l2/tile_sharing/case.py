@@ -462,7 +462,7 @@ QUEUES = (8.0, 12.0)
 """Between which, or beyond, the one is looked for that the rows have."""
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
+def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     """How long lines wait at slices: what rings of one stage take longer with larger tiles, where all SMs have their own."""
     lone = [
         row for row in rows
@@ -473,7 +473,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     larger = [row for row in lone if stage_bytes(Config.of(row)) > 64 * ROW_BYTES]
     if not (least and larger):
         return _lead(rows)
-    gpu, found = load_gpu(GPU), []
+    found = []
     gpus = [replace(gpu, l2=replace(gpu.l2, queue_cycles=queue)) for queue in QUEUES]
     smallest = [_twin(Config.of(least[0]), each)["cycles_per_stage"] for each in gpus]
     for row in larger:
