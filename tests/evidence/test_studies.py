@@ -282,7 +282,7 @@ def test_what_is_read_of_memory_is_nearer_with_ctas_that_come_apart() -> None:
     assert mean(map(abs, in_step)) == pytest.approx(0.242, abs=0.005)
     assert mean(map(abs, apart)) == pytest.approx(0.140, abs=0.01)
     assert mean(apart) == pytest.approx(0.0, abs=0.03)
-    assert max(map(abs, apart)) < 0.51
+    assert max(map(abs, apart)) < 0.53
 
 
 def test_a_lone_loop_by_cp_async_goes_at_its_own_pace() -> None:
