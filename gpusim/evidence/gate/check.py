@@ -11,16 +11,17 @@ is compared separately, as it is profiled.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.cases.validation_kernel import CYCLES, DRAM, DURATION, FLOOR_SHARE, HIT_RATE, touched_bytes
-from gpusim.evidence.gate.baseline import against
+from gpusim.evidence.gate.baseline import against, paired
 from gpusim.evidence.gate.gpu_refusals import (
     NotComparableError,
     on_gpu,
@@ -84,10 +85,11 @@ def check_profile(
     limits: Limits = NO_LIMITS,
     baseline: Path | None = None,
     decimal: Decimal | None = None,
+    match: str = "",
 ) -> Report:
     """Compare every launch of a profile with its model, and with ``baseline``, an older profile.
 
-    Without ``models``, all launches are compared with the baseline alone.
+    Without ``models``, all launches whose kernel names have the expression ``match`` are compared with the baseline alone.
 
     Raises:
         NotComparableError: the profile is of another architecture, or has no launch of these kernels.
@@ -97,6 +99,8 @@ def check_profile(
     old = None if baseline is None else read_profile(baseline, decimal=decimal)
     if old is None and not models:
         raise ConfigError("a check wants a kernel model or an older profile (--baseline)")
+    if match and old is not None and not models:
+        profile, old = (_of_names(each, match) for each in (profile, old))
     for launch in old.launches if old is not None else ():
         if _is_compared(launch, models):
             refuse_other_gpu(launch, gpu, baseline or path)
@@ -124,7 +128,9 @@ def check_profile(
         older = [item for item in old.launches if _is_compared(item, models)]
         remarks += on_gpu(older, gpu, old.path.name)
         refuse_two_gpus([item.launch for item in judged], older, old.path)
-        judged = [against(item, profile, old, gpu, limits.worse) for item in judged]
+        then = paired(profile.launches, old.launches)
+        place = {id(launch): idx for idx, launch in enumerate(profile.launches)}
+        judged = [against(item, then.get(place[id(item.launch)]), old.path.name, gpu, limits.worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
@@ -166,6 +172,16 @@ def _each_judged(
             for_launch = made.setdefault((id(model), repr(for_launch.options)), for_launch)
             judged.append(_judged(launch, for_launch, gpu, limits, simulated))
     return judged, unmodelled, {idx for idx, _ in made}
+
+
+def _of_names(profile: ProfileFile, match: str) -> ProfileFile:
+    """Profile of the launches whose kernel names have an expression."""
+    found = tuple(launch for launch in profile.launches if re.search(match, launch.kernel))
+    if not found:
+        names = _some_names([launch.kernel for launch in profile.launches])
+        raise NotComparableError(f"{profile.path}: no launch's name has {match!r} ({names}); --match takes a part of a name")
+    lost = tuple(name for name in profile.lost if re.search(match, name))
+    return replace(profile, launches=found, lost=lost)
 
 
 def _is_compared(launch: ProfiledLaunch, models: Sequence[Model]) -> bool:
@@ -363,7 +379,7 @@ def _several(judged: Sequence[LaunchCheck]) -> list[str]:
 def _not_worse(worse: Mapping[str, float], judged: Sequence[LaunchCheck]) -> tuple[str, ...]:
     """Names in ``worse`` that no launch has both now and in the baseline."""
     seen = {change.metric for item in judged for change in item.changes}
-    names = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
+    names = {kind.name for kind in map(class_of, seen) if kind is not None}
     return tuple(name for name in worse if name not in seen | names)
 
 
