@@ -65,6 +65,8 @@ class Model:
     """Options that had other values when the baseline was taken."""
     source: str = ""
     """File that defines the model; empty without a file."""
+    doubt: str = ""
+    """Remark on launches whose names contradict the options; empty without one."""
 
     @property
     def awaited(self) -> str:
