@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.gate.check import Limits, check_profile
+from gpusim.evidence.gate.check import Limits, check_profile, refuse_without_models
 from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.launch_file import launch_maker, made_launch
 from gpusim.evidence.gate.library_models import library_models
@@ -70,6 +70,7 @@ def judged(asked: Asked) -> tuple[Report | None, str]:
             ),
             baseline=None if asked.baseline is None else Path(asked.baseline),
             decimal=asked.decimal,  # type: ignore[arg-type]  # checked above
+            match=asked.match,
         )
     except NotComparableError as error:
         return None, str(error)
@@ -102,6 +103,7 @@ def _refuse_combinations(asked: Asked) -> None:
     if len(ways) > 1 or (not ways and asked.baseline is None):
         given = f"{' and '.join(ways)} are given" if ways else "none is given"
         raise ConfigError(f"gpusim_check wants one of kernel, models, launch and problem, or baseline alone; {given}")
+    refuse_without_models(bool(ways), tolerance=asked.tolerance, clock=asked.clock)
     if ways and asked.gpu is None:
         raise ConfigError("gpusim_check: gpu is missing, wants the GPU that was profiled")
     if asked.options and asked.kernel is None and asked.models is None:

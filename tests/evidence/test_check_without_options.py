@@ -378,6 +378,7 @@ def test_every_measured_gemm_of_the_library_is_known_by_its_name() -> None:
         assert launch.num_ctas in (math.prod(grid), None), row["launched"]
         assert launch.num_threads + 32 * launch.roles[-1].num_idle_warps == math.prod(block), row["launched"]
         assert [item.launch_ids for item in sums] == [("1",)] * (len(names) - 1)
+        assert not model.doubt, "the letters of its name are those of the layout"
     assert len(rows) > 30 and any(" + " in row["launched"] for row in rows)
 
 
@@ -417,6 +418,7 @@ def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refuse
     for text in ("64x64", "64x64x64:bf16:tx", "0x64x64", "64x64x64x64", "axbxc"):
         with pytest.raises(ConfigError, match="wants MxNxK"):
             problem_of(text)
+    assert problem_of("8x4x2:tt") == problem_of("8X4x2:BF16:TT")
     assert problem_of("8x4x2:fp16:nn") == {"m": "8", "n": "4", "k": "2", "dtype": "fp16", "layout": "nn"}
 
 
@@ -457,6 +459,14 @@ def test_check_and_predict_say_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- two conditions
+
+
+def test_no_advice_contradicts_what_bounds_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["transpose", "--gpu", "h200_sxm", "--smem", "naive", "--m", "2048", "--n", "2048", "--all"]
+    assert main(["predict", *words]) == 0
+    out = capsys.readouterr().out
+    assert "bound by smem" in out and "Bank conflicts not counted, shared memory bounds the kernel" in out
+    assert "not saturated, as shared memory is busy" in out and "keep more bytes in flight" not in out
 
 
 def test_only_what_exceeds_both_conditions_fails() -> None:

@@ -174,6 +174,14 @@ def _each_judged(
     return judged, unmodelled, {idx for idx, _ in made}
 
 
+def refuse_without_models(has_models: bool, *, tolerance: object, clock: object, mark: str = "") -> None:
+    """Check that arguments of predictions do not come with a baseline alone; ``mark``: what is before their names."""
+    if not has_models and tolerance:
+        raise ConfigError(f"{mark}tolerance limits errors of predictions; against a baseline alone use {mark}worse")
+    if not has_models and clock is not None:
+        raise ConfigError(f"{mark}clock is of predictions, and a baseline alone has none: leave it out")
+
+
 def _of_names(profile: ProfileFile, match: str) -> ProfileFile:
     """Profile of the launches whose kernel names have an expression."""
     found = tuple(launch for launch in profile.launches if re.search(match, launch.kernel))
@@ -290,7 +298,7 @@ def _judged(
             f"a call of the model launches {len(kernels)} kernels: this launch is held against number {kernel_idx + 1} "
             f"alone, {kernel.kernel} of {kernel.num_ctas or 'as many as fit'} CTAs"
         )
-    remarks += _remarks(launch, comparisons)
+    remarks += [*_remarks(launch, comparisons), *filter(None, [model.doubt])]
     order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
     return LaunchCheck(
         launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, kernel_idx=kernel_idx,
@@ -338,8 +346,8 @@ def _remarks(launch: ProfiledLaunch, comparisons: Sequence[Comparison]) -> list[
     for item in comparisons:
         if item.is_of_floor:
             lines.append(
-                f"{item.metric}: its difference is in percent of {item.floor:,.0f} bytes, the floor: {FLOOR_SHARE:.0%} of "
-                "what the kernel touches, as less was measured (errors of next to nothing would be endless)"
+                f"{item.metric}: less was measured than {item.floor:,.0f} bytes, {FLOOR_SHARE:.0%} of what the kernel "
+                "touches: its difference is in percent of these bytes"
             )
     if not any(item.passes is not None for item in comparisons):
         lines.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
