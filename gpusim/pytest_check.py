@@ -16,11 +16,11 @@ from typing import Any
 from rich.console import Console
 
 from gpusim.errors import ConfigError, nearest
-from gpusim.evidence.gate.check import Limits, check_profile, refuse_without_models
+from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.launch_file import launch_maker, made_launch
 from gpusim.evidence.gate.library_models import library_models
-from gpusim.evidence.gate.models import Model, read_models
+from gpusim.evidence.gate.models import Model, read_models, refuse_without_models
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.evidence.gate.verdicts import Report
 from gpusim.evidence.nsight.profiles import read_profile
@@ -66,11 +66,10 @@ def judged(asked: Asked) -> tuple[Report | None, str]:
             Path(asked.profile), gpu=gpu, models=models,
             limits=Limits(
                 tolerances=limits_of(asked.tolerance), worse=limits_of(asked.worse, "worse"), is_strict=asked.strict,
-                clock_mhz=asked.clock,
+                clock_mhz=asked.clock, match=asked.match,
             ),
             baseline=None if asked.baseline is None else Path(asked.baseline),
             decimal=asked.decimal,  # type: ignore[arg-type]  # checked above
-            match=asked.match,
         )
     except NotComparableError as error:
         return None, str(error)

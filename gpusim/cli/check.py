@@ -215,8 +215,8 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
         return check_profile(
             _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, baseline=baseline,
             limits=Limits(tolerances=tolerances, worse=worse, clock_mhz=ours["clock_mhz"], is_strict=ours["strict"],
-                          on_progress=status.show_progress),
-            decimal=ours["decimal"], match=_regex(ours["match"]),
+                          match=_regex(ours["match"]), on_progress=status.show_progress),
+            decimal=ours["decimal"],
         )
 
 
@@ -224,10 +224,9 @@ def _models(
     ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any], gpu: GpuSpec | None
 ) -> tuple[Model, ...]:
     """Models by the one of four ways that is given; none where a baseline is given alone."""
-    from gpusim.evidence.gate.check import refuse_without_models
     from gpusim.evidence.gate.launch_file import launch_maker
     from gpusim.evidence.gate.library_models import library_models
-    from gpusim.evidence.gate.models import Model, read_models
+    from gpusim.evidence.gate.models import Model, read_models, refuse_without_models
     from gpusim.evidence.nsight.profiles import read_profile
 
     l2: Any = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))

@@ -75,7 +75,8 @@ def held_against(now: Sequence[Taken], before: Sequence[Taken], *, match: str = 
         paths = [Path(folder, name) for name in ("now.csv", "before.csv")]
         for path, launches in zip(paths, (now, before), strict=True):
             path.write_text(_csv(launches), encoding="utf-8")
-        return check_profile(paths[0], gpu=None, models=(), baseline=paths[1], limits=Limits(worse=worse), match=match)
+        limits = Limits(worse=worse, match=match)
+        return check_profile(paths[0], gpu=None, models=(), baseline=paths[1], limits=limits)
 
 
 # ---------------------------------------------------------------------------------------------- an older profile alone

@@ -287,6 +287,14 @@ def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
     return (replace(launch, following=()), *launch.following)
 
 
+def refuse_without_models(has_models: bool, *, tolerance: object, clock: object, mark: str = "") -> None:
+    """Check that arguments of predictions do not come with a baseline alone; ``mark``: what is before their names."""
+    if not has_models and tolerance:
+        raise ConfigError(f"{mark}tolerance limits errors of predictions; against a baseline alone use {mark}worse")
+    if not has_models and clock is not None:
+        raise ConfigError(f"{mark}clock is of predictions, and a baseline alone has none: leave it out")
+
+
 def clock_of(launch: ProfiledLaunch, gpu: GpuSpec, given_mhz: float | None = None) -> tuple[float | None, str]:
     """(SM clock of a launch in MHz, where it comes from). ``given_mhz`` or None where the profile has no clock."""
     metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)

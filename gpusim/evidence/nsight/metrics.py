@@ -39,6 +39,7 @@ JUDGED_SHARES = (
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     *(f"{name}.{ELAPSED}" for name in (
         "gpu__dram_throughput", "sm__throughput", "l1tex__throughput", "lts__throughput", "lts__t_sectors",
+        "lts__t_tag_requests", "lts__lts2xbar_cycles_active",
         "lts__xbar2lts_cycles_active", "lts__ltcfabric2ltc_cycles_active", "l1tex__m_l1tex2xbar_req_cycles_active",
         "l1tex__data_pipe_lsu_wavefronts",
     )),
@@ -71,7 +72,7 @@ CLASSES: tuple[MetricClass, ...] = (
                 source="shown only: the largest of many parts, and no row of that kernel was judged",
                 pattern=r"(sm|l1tex|lts)__throughput\.avg\.pct_of_peak_sustained_(elapsed|active)|"
                         r"(l1tex__m_l1tex2xbar_req_cycles_active|l1tex__data_pipe_lsu_wavefronts|lts__t_sectors|"
-                        r"lts__xbar2lts_cycles_active|lts__ltcfabric2ltc_cycles_active)\.avg\.pct_of_peak_sustained_elapsed"),
+                        r"lts__t_tag_requests|lts__lts2xbar_cycles_active|lts__xbar2lts_cycles_active|lts__ltcfabric2ltc_cycles_active)\.avg\.pct_of_peak_sustained_elapsed"),
     MetricClass(name="throughput", limit=10.0, baseline=None, is_points=True, is_better_high=True,
                 is_of_family=True, source="no row of that kernel was judged",
                 pattern=r"(gpu__dram_|dram__)throughput\.avg\.pct_of_peak_sustained_elapsed|"

@@ -365,13 +365,10 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
     wanted = wanted_dimension(cell.name)
     if wanted and (instanced := re.fullmatch(r"([\d.,\s]+?)\s*\(.*\)", text)):
         text = instanced[1]  # instances follow in parentheses
-    bare = text.lower().removeprefix("(!)").strip(" -+")
-    if bare in ("inf", "infinity"):
-        raise ConfigError(f"{where}: {cell.value!r} is infinite, wants a number")
-    if bare in (*NO_NUMBER, "no data", "!"):
+    if text.lower().removeprefix("(!)").strip(" -+") in (*NO_NUMBER, "no data", "!"):
         return None
     if not re.search(r"\d", text) or re.search(r"[A-Za-z_:;(]", text.replace("e", "").replace("E", "")):
-        if wanted not in ("", "%"):
+        if wanted not in ("", "%") or text.lower().endswith(("inf", "infinity")):
             raise ConfigError(f"{where}: {cell.value!r} is no number")
         return None  # text, for example the name of a cache policy
     try:
