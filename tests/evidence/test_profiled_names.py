@@ -157,11 +157,12 @@ def test_a_maximum_of_parts_is_judged_where_rows_of_the_kernel_were(tmp_path: Pa
     names = (f"sm__throughput.{ELAPSED}", f"lts__throughput.{ELAPSED}", f"l1tex__throughput.{ACTIVE}", "idc__request.sum")
     header = ",".join(f'"{name}"' for name in ("ID", "Kernel Name", CYCLES, *names))
     path.write_text(f'{header}\n"0","k","90000","99.5","99.5","99.5","1"\n', encoding="utf-8")
-    for kernel, options, is_judged in (("gemm", GEMM, False), ("elementwise", {"op": "copy", "elements": 2**22}, True)):
+    copy = {"op": "copy", "elements": 2**22}
+    for kernel, options, of_l2 in (("gemm", GEMM, None), ("elementwise", copy, False)):  # of GEMMs too far off
         report = check_profile(path, gpu=H200, models=[Model(kernel=kernel, options=options)])
         (item,) = report.launches
         shown = {part.metric: part for part in item.comparisons}
-        assert [shown[name].passes for name in names[:3]] == [False if is_judged else None] * 2 + [None]
+        assert [shown[name].passes for name in names[:3]] == [False, of_l2, None]
         assert item.unpredicted == names[3:] and f"not predicted, and so not compared: {names[3]}" in report.remarks
         assert any("of sm__throughput request_cycles_active, inst_executed_pipe_adu" in line for line in report.remarks)
     limits = Limits(tolerances={"busiest_part": 5.0})
