@@ -20,7 +20,7 @@ from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.launch_file import launch_maker, made_launch
 from gpusim.evidence.gate.library_models import library_models
-from gpusim.evidence.gate.models import Model, read_models
+from gpusim.evidence.gate.models import Model, read_models, refuse_without_models
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.evidence.gate.verdicts import Report
 from gpusim.evidence.nsight.profiles import read_profile
@@ -66,7 +66,7 @@ def judged(asked: Asked) -> tuple[Report | None, str]:
             Path(asked.profile), gpu=gpu, models=models,
             limits=Limits(
                 tolerances=limits_of(asked.tolerance), worse=limits_of(asked.worse, "worse"), is_strict=asked.strict,
-                clock_mhz=asked.clock,
+                clock_mhz=asked.clock, match=asked.match,
             ),
             baseline=None if asked.baseline is None else Path(asked.baseline),
             decimal=asked.decimal,  # type: ignore[arg-type]  # checked above
@@ -102,6 +102,7 @@ def _refuse_combinations(asked: Asked) -> None:
     if len(ways) > 1 or (not ways and asked.baseline is None):
         given = f"{' and '.join(ways)} are given" if ways else "none is given"
         raise ConfigError(f"gpusim_check wants one of kernel, models, launch and problem, or baseline alone; {given}")
+    refuse_without_models(bool(ways), tolerance=asked.tolerance, clock=asked.clock)
     if ways and asked.gpu is None:
         raise ConfigError("gpusim_check: gpu is missing, wants the GPU that was profiled")
     if asked.options and asked.kernel is None and asked.models is None:

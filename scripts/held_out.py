@@ -25,6 +25,7 @@ from typing import Any
 from gpusim.evidence.cases.case import load_case
 from gpusim.evidence.cases.paths import ESTIMATED_CYCLES, kernels_dir
 from gpusim.evidence.gate.tolerances import HELD_OUT_NAMES
+from gpusim.evidence.nsight.metrics import JUDGED_SHARES
 from gpusim.evidence.validate.expected_error import ranges_of, telling_options
 from gpusim.evidence.validate.judge import quantile
 from gpusim.evidence.validate.judged_rows import read_judged
@@ -93,7 +94,7 @@ def read_shares(gpu: str) -> Iterator[tuple[str, str, str, float]]:
     path = kernels_dir().parent / "validation" / "studies" / f"judged_shares_{gpu}.csv"
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
+            for row in (row for row in csv.DictReader(file) if row["name"] in JUDGED_SHARES):
                 yield row["family"], row["kernel"], row["name"], abs(float(row["predicted"]) - float(row["measured"]))
 
 

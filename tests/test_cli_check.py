@@ -147,12 +147,15 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["check", COPY, *H200, *OF_COPY, "--decimal", "dot"], ["--decimal 'dot' is unknown"]),
     (["check", COPY, *H200, *OF_COPY, "--clock", "9000"], ["--clock 9000: h200_sxm has 345 to 1,980 MHz"]),
     (["check", COPY, *H200, *OF_COPY, "--launch", "k.py:launch"], ["one of --kernel", "--launch and --kernel are given"]),
+    (["check", COPY, *H200, "--kernel", "gemm", "--m", "1", "--problem=1x1x1"], ["--problem and --kernel are given"]),
     (["check", COPY, *H200, "--launch", "k.py:launch"], ["--launch 'k.py' is no file"]),
     (["check", COPY, *H200, "--launch", "k.py"], ["--launch 'k.py' wants FILE.py:NAME"]),
     (["check", COPY, *H200, "--problem", "64x64"], ["--problem '64x64' wants MxNxK"]),
     (["check", COPY, *H200, "--problem", "64x64x64"], ["--problem: no kernel of the profile is a library's GEMM"]),
     (["check", COPY, "--problem", "64x64x64"], ["--gpu is missing"]),
-    (["check", COPY, "--baseline", COPY, "--match", "a"], ["--match goes with --kernel"]),
+    (["check", COPY, "--baseline", COPY, "--match", "("], ["--match '(' is no regular expression"]),
+    (["check", COPY, "--baseline", COPY, "--tolerance", "cycles=50%"], ["--tolerance limits errors", "use --worse"]),
+    (["check", COPY, "--baseline", COPY, "--clock", "1500"], ["--clock is of predictions", "leave it out"]),
     (["check", COPY, "--baseline", COPY, "--l2", "warm"], ["--l2 goes with --kernel"]),
     (["check", COPY, *H200, *OF_COPY, "--match", "("], ["--match '(' is no regular expression"]),
     (["check", COPY, *H200, *OF_COPY, "--junit", "x.json"], ["--junit 'x.json' ends in '.json'", ".xml"]),
@@ -213,16 +216,47 @@ def test_json_on_stdout_is_alone_there_and_junit_in_its_file(tmp_path: Path, cap
     assert suite.tests == len(judged) > 5 and suite.failures == 0
 
 
+EXITS = """
+import sys
+from gpusim import Launch, WarpRole
+
+def program(cta):
+    sys.exit(0)
+    yield
+
+launch = Launch(kernel="k", num_ctas=1, num_tiles=1, roles=(WarpRole(name="all", num_warps=1, program=program),))
+"""
+
+
 def test_bad_input_is_an_error_in_junit_and_json_and_no_earlier_result_stands_for_it(tmp_path: Path) -> None:
     junit, document = tmp_path / "check.xml", tmp_path / "check.json"
     written = ["--junit", str(junit), "--json", str(document)]
     assert main(["check", COPY, *H200, *OF_COPY, *written]) == 0
     assert json.loads(document.read_text())["status"] == 0
-    assert main(["check", str(DATA / "README.md"), *H200, *OF_COPY, *written]) == 2
-    (suite,) = JUnitXml.fromfile(str(junit))
-    assert suite.errors == suite.tests == 1
-    found = json.loads(document.read_text())
-    assert found["status"] == 2 and found["verdict"].startswith("BAD INPUT: ") and "README.md" in found["verdict"]
+    launch = tmp_path / "exits.py"
+    launch.write_text(EXITS, encoding="utf-8")
+    wrong = [str(DATA / "README.md"), *H200, *OF_COPY], [COPY, *H200, *OF_COPY, "--was", "op=add"]
+    for words, says in (*zip(wrong, ("README.md", "--was goes"), strict=True),
+                        ([COPY, *H200, "--launch", f"{launch}:launch"], "raises SystemExit")):
+        assert main(["check", *words, *written]) == 2
+        (suite,) = JUnitXml.fromfile(str(junit))
+        assert suite.errors == suite.tests == 1
+        found = json.loads(document.read_text())
+        assert found["status"] == 2 and found["verdict"].startswith("BAD INPUT: ") and says in found["verdict"]
+
+
+@pytest.mark.parametrize(("raised", "status"), [(KeyboardInterrupt(), 130), (ValueError("x"), 70)])
+def test_no_earlier_result_stands_for_an_end_from_outside_or_a_fault(
+    raised: BaseException, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("gpusim.evidence.gate.check.check_profile", ends)
+    document = tmp_path / "check.json"
+    document.write_text('{"status": 0}', encoding="utf-8")
+    assert main(["check", COPY, *H200, *OF_COPY, "--json", str(document)]) == status
+    assert json.loads(document.read_text())["status"] == status
 
 
 def test_junit_without_its_library_is_refused_before_anything_is_simulated(
@@ -267,6 +301,7 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
         import pytest
         from gpusim.errors import GpusimError
 
+        OLD = dict(kernel=None, baseline="copy.csv", op=None, elements=None)
         COPY = dict(gpu="h200_sxm", kernel="elementwise", op="copy", elements=2**26)
 
         def test_pass(gpusim_check):
@@ -293,6 +328,7 @@ def test_the_fixture_passes_fails_and_refuses(pytester: pytest.Pytester) -> None
                 dict(elements=0), dict(kernel=None), dict(l2="cool"), dict(elments=3), dict(worse={"x": 1}),
                 dict(tolerance="cycles=10%"), dict(tolerance=0), dict(baseline="copi.csv"), dict(was={"elements": 3}),
                 dict(kernel=None, models="models.toml"), dict(match="("), dict(worse={"cycles": 1}),
+                dict(OLD, tolerance={"cycles": 1}), dict(OLD, clock=1500.0),
             ):
                 with pytest.raises(GpusimError):
                     gpusim_check("copy.csv", **{**COPY, **wrong})

@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from gpusim.cli.kernel_command import kernel_command
 from gpusim.cli.options import check_choice, console_for, find_gpu, spinner, write_json
 from gpusim.cli.parameters import checked_params, given_options, kernel_parameters, output_paths
-from gpusim.errors import ConfigError, GpusimError, nearest
+from gpusim.errors import FAULT, INTERRUPTED, ConfigError, GpusimError, nearest
 
 if TYPE_CHECKING:
     from gpusim.evidence.gate.models import Model
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
 
 SIGNS = ("point", "comma")
+OTHER_WAYS = ("--models", "--launch", "--problem")
+ONE_WAY = (
+    "check wants one of --kernel NAME, --models FILE, --launch FILE.py:NAME and --problem MxNxK, or --baseline alone"
+)
 
 
 class CheckCommand(TyperCommand):
@@ -42,6 +46,9 @@ class CheckCommand(TyperCommand):
 
         if name not in KERNEL_MODELS:
             raise ConfigError(f"check: --kernel {name!r} is no kernel model; {nearest(name, KERNEL_MODELS)}")
+        ways = [way for way in OTHER_WAYS if _value_of(way, args) is not None]
+        if ways:
+            raise ConfigError(f"{ONE_WAY}; {' and '.join([*ways, '--kernel'])} are given")
         whole: Any = _with_options_of(KERNEL_MODELS[name])
         return whole.make_context(info_name, args, parent, **extra)
 
@@ -140,30 +147,23 @@ def check_command(
 
 def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> None:
     from gpusim.evidence.gate.gpu_refusals import NotComparableError
-    from gpusim.evidence.gate.verdicts import BAD_INPUT, NOT_COMPARABLE
+    from gpusim.evidence.gate.verdicts import NOT_COMPARABLE
     from gpusim.report.check import check_document, check_junit, junit_bytes, none_junit_bytes, render_check
     from gpusim.report.output import write_whole
 
-    for flag, name in (("--was", "was"), ("--worse", "worse")):
-        if ours[name] and ours["baseline"] is None:
-            raise ConfigError(f"{flag} goes with --baseline, an older profile")
-    decimal = ours["decimal"]
-    if decimal is not None:
-        check_choice("--decimal", decimal, SIGNS)
     inputs = {"PROFILE": ours["profile"], "--baseline": ours["baseline"], "--models": ours["models"]}
     json_path, junit_path = output_paths(ours, inputs).values()
     if junit_path is not None:
         check_junit()
     try:
         report = _report(ours, row, values)
-    except GpusimError as error:
-        is_bad = not isinstance(error, NotComparableError)
-        status, word = (BAD_INPUT, "BAD INPUT") if is_bad else (NOT_COMPARABLE, "NOT COMPARABLE")
+    except BaseException as error:
+        status, verdict, sentence = _of_no_report(error)
         if junit_path is not None:
-            write_whole(junit_path, none_junit_bytes(str(error)))
+            write_whole(junit_path, none_junit_bytes(sentence))
         if json_path is not None:
-            write_json({"status": status, "verdict": f"{word}: {error}", "launches": []}, json_path)
-        if is_bad:
+            write_json({"status": status, "verdict": f"{verdict}: {sentence}", "launches": []}, json_path)
+        if not isinstance(error, NotComparableError):
             raise
         typer.echo(f"gpusim: {error}", err=True)
         raise typer.Exit(NOT_COMPARABLE) from None
@@ -176,6 +176,20 @@ def _check(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str
         raise typer.Exit(report.status)
 
 
+def _of_no_report(error: BaseException) -> tuple[int, str, str]:
+    """(Status, verdict, sentence) where the command ends without a report, by what was raised."""
+    from gpusim.evidence.gate.gpu_refusals import NotComparableError
+    from gpusim.evidence.gate.verdicts import BAD_INPUT, NOT_COMPARABLE
+
+    if isinstance(error, NotComparableError):
+        return NOT_COMPARABLE, "NOT COMPARABLE", str(error)
+    if isinstance(error, GpusimError | OSError):
+        return BAD_INPUT, "BAD INPUT", str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "INTERRUPTED", "nothing was compared"
+    return FAULT, "FAULT", f"a fault of gpusim: {type(error).__name__}"
+
+
 def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[str, Any]) -> Report:
     """Report of the requested comparison.
 
@@ -186,6 +200,11 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
     from gpusim.evidence.gate.check import Limits, check_profile
     from gpusim.evidence.gate.tolerances import parse_tolerance
 
+    for flag, name in (("--was", "was"), ("--worse", "worse")):
+        if ours[name] and ours["baseline"] is None:
+            raise ConfigError(f"{flag} goes with --baseline, an older profile")
+    if ours["decimal"] is not None:
+        check_choice("--decimal", ours["decimal"], SIGNS)
     gpu = None if ours["gpu_name"] is None else find_gpu(ours["gpu_name"], "--gpu")
     found = _models(ours, row, values, gpu)
     tolerances, worse = (
@@ -196,7 +215,7 @@ def _report(ours: Mapping[str, Any], row: KernelModel | None, values: Mapping[st
         return check_profile(
             _file(ours["profile"], "PROFILE"), gpu=gpu, models=found, baseline=baseline,
             limits=Limits(tolerances=tolerances, worse=worse, clock_mhz=ours["clock_mhz"], is_strict=ours["strict"],
-                          on_progress=status.show_progress),
+                          match=_regex(ours["match"]), on_progress=status.show_progress),
             decimal=ours["decimal"],
         )
 
@@ -207,19 +226,16 @@ def _models(
     """Models by the one of four ways that is given; none where a baseline is given alone."""
     from gpusim.evidence.gate.launch_file import launch_maker
     from gpusim.evidence.gate.library_models import library_models
-    from gpusim.evidence.gate.models import Model, read_models
+    from gpusim.evidence.gate.models import Model, read_models, refuse_without_models
     from gpusim.evidence.nsight.profiles import read_profile
 
     l2: Any = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
-    ways = [f"--{name}" for name in ("models", "launch", "problem") if ours[name] is not None]
-    ways += ["--kernel"] if row is not None else []
+    ways = [way for way in OTHER_WAYS if ours[way[2:]] is not None] + ["--kernel"] * (row is not None)
     if len(ways) > 1 or (not ways and ours["baseline"] is None):
         found = f"{' and '.join(ways)} are given" if ways else "none is given"
-        raise ConfigError(
-            "check wants one of --kernel NAME, --models FILE, --launch FILE.py:NAME and --problem MxNxK, or --baseline "
-            f"alone; {found}"
-        )
-    with_kernel = (("--was", "was"), *((("--match", "match"),) if ways == ["--models"] or not ways else ()))
+        raise ConfigError(f"{ONE_WAY}; {found}")
+    refuse_without_models(bool(ways), tolerance=ours["tolerance"], clock=ours["clock_mhz"], mark="--")
+    with_kernel = (("--was", "was"), *((("--match", "match"),) if ways == ["--models"] else ()))
     for flag, name in with_kernel if row is None else ():
         if ours[name]:
             of_file = "; --models FILE says it for each model" if ours["models"] else ""

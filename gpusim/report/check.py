@@ -70,12 +70,16 @@ def _render_launch(item: LaunchCheck, report: Report, console: Console) -> None:
         changed = _most_telling(item.changes, [part for part in item.changes if part.is_worse])
         console.print(_changed(changed, report.baseline.name))
         _render_rest(len(item.changes) - len(changed), "not worse", console)
-    for sentence in utilization(item.launch.metrics):
+    for sentence in _utilization(item):
         console.print(f"[bold]Utilization[/]: {escape(sentence)}")
     for title, sentences in (("Remark", item.remarks), ("What changed", item.causes)):
         for sentence in sentences:
             console.print(f"[yellow]{title}[/]: {escape(sentence)}")
     console.print()
+
+
+def _utilization(item: LaunchCheck) -> list[str]:
+    return utilization(item.launch.metrics, "" if item.result is None else item.result.bound_by)
 
 
 def _most_telling(parts: Sequence[Any], bad: Sequence[Any]) -> list[Any]:
@@ -223,7 +227,7 @@ def _model_document(item: LaunchCheck) -> dict[str, Any]:
 def _launch_document(item: LaunchCheck) -> dict[str, Any]:
     return {
         "id": item.launch.idx, "kernel": item.launch.kernel, "passes": item.passes, **_model_document(item),
-        "not_predicted": list(item.unpredicted), "utilization": utilization(item.launch.metrics),
+        "not_predicted": list(item.unpredicted), "utilization": _utilization(item),
         "metrics": [
             {
                 "metric": part.metric, "measured": part.measured, "predicted": part.predicted,

@@ -78,7 +78,7 @@ def render_prediction(
     _print_headline(result, console, expected)
     _print_shares(result, console)
     _print_counters(result, console, {} if expected is None else expected.counters)
-    for sentence in utilization(result.counters) if result.simulated_mhz else ():  # shares of one kernel
+    for sentence in utilization(result.counters, result.bound_by) if result.simulated_mhz else ():  # shares of one kernel
         console.print(f"[bold]Utilization[/]: {escape(sentence)}")
     console.print()
     _print_options(options, unset, result.settings, console)

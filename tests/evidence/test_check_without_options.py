@@ -6,12 +6,16 @@ import csv
 import json
 import math
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpusim import Launch, load_gpu
 from gpusim.cli import main
@@ -23,8 +27,9 @@ from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.launch_file import launch_maker, made_launch
 from gpusim.evidence.gate.library_models import library_models, problem_of
 from gpusim.evidence.gate.models import Model, model_for, read_models
+from gpusim.evidence.gate.predictions import WARPS
 from gpusim.evidence.gate.tolerances import AskedLimit, Tolerance, parse_tolerance
-from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison
+from gpusim.evidence.gate.verdicts import FAIL, NOT_COMPARABLE, PASS, Change, Comparison, Report
 from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
 from gpusim.evidence.nsight.profiles import read_profile
 from gpusim.report.utilization import MEMORY, TENSOR, utilization
@@ -40,6 +45,38 @@ Shape = tuple[int, ...]
 
 def launch_of(kernel: str = "k", *, idx: str = "0", grid: Shape = (), block: Shape = ()) -> ProfiledLaunch:
     return ProfiledLaunch(idx=idx, kernel=kernel, metrics=MappingProxyType({}), grid=grid, block=block)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a profile has of a launch."""
+
+    cycles: float | None = None
+    ns: float | None = None
+    warps: float | None = None
+    grid: int = 1
+    kernel: str = "k"
+
+
+def _csv(launches: Sequence[Taken]) -> str:
+    """Raw page of launches that all have the same metrics."""
+    units = {CYCLES: ("cycles", "cycle"), DURATION: ("ns", "ns"), WARPS: ("warps", "%")}
+    names = [name for name, (field, _) in units.items() if launches and getattr(launches[0], field) is not None]
+    rows = [["ID", "Kernel Name", "CC", "Grid Size", "Block Size", *names], [*[""] * 5, *(units[name][1] for name in names)]]
+    for idx, each in enumerate(launches):
+        counted = (str(getattr(each, units[name][0])) for name in names)
+        rows.append([str(idx), f"{each.kernel}(int)", "9.0", f"({each.grid}, 1, 1)", "(256, 1, 1)", *counted])
+    return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+
+
+def held_against(now: Sequence[Taken], before: Sequence[Taken], *, match: str = "", **worse: float) -> Report:
+    """Report of two profiles, without a model."""
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("now.csv", "before.csv")]
+        for path, launches in zip(paths, (now, before), strict=True):
+            path.write_text(_csv(launches), encoding="utf-8")
+        limits = Limits(worse=worse, match=match)
+        return check_profile(paths[0], gpu=None, models=(), baseline=paths[1], limits=limits)
 
 
 # ---------------------------------------------------------------------------------------------- an older profile alone
@@ -66,6 +103,49 @@ def test_launches_of_several_kernels_are_paired_by_name_and_order() -> None:
         "transpose_padded", "transpose_none", "copy_b16_i1",
     ]  # fmt: skip
     assert check_profile(COPY, gpu=None, models=(), baseline=PADDED).status == NOT_COMPARABLE, "no kernel in common"
+
+
+def test_a_metric_without_a_limit_is_no_pass_and_fails_with_one() -> None:
+    before, now = ([Taken(warps=share)] for share in (80.0, 10.0))
+    assert held_against(now, before).status == NOT_COMPARABLE
+    assert "no metric that both profiles have has a limit" in held_against(now, before).verdict
+    assert held_against(now, before, occupancy=5.0).status == FAIL, "fewer active warps are worse"
+    assert held_against(before, now, occupancy=5.0).status == PASS
+
+
+@pytest.mark.parametrize(("cycles", "ns", "says"), [
+    (1000.0, 800.0, "the SM clock fell from 2,000 to 1,250 MHz: time grew by 60 % by that alone"),
+    (1600.0, 800.0, "and the clock did not fall"), (1600.0, None, "the clock is not known"),
+])  # fmt: skip
+def test_the_clock_is_compared_without_a_gpu(cycles: float, ns: float | None, says: str) -> None:
+    before, now = [Taken(cycles=1000.0, ns=500.0)], [Taken(cycles=cycles, ns=ns)]
+    (item,) = held_against(now, before).launches
+    assert len(item.causes) == 1 and says in item.causes[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_launches_of_equal_grids_are_paired_in_any_order(data: st.DataObject) -> None:
+    grids = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=8))
+    shuffled = data.draw(st.permutations(grids))
+    before, now = ([Taken(cycles=1000.0 * grid, grid=grid) for grid in each] for each in (grids, shuffled))
+    assert all(part.before == part.now for item in held_against(now, before).launches for part in item.changes)
+
+
+def test_a_launch_of_another_grid_is_compared_with_what_is_left_of_its_name() -> None:
+    before = [Taken(cycles=1000.0, grid=1), Taken(cycles=2000.0, grid=2)]
+    now = [Taken(cycles=3000.0, grid=3), Taken(cycles=1000.0, grid=1), Taken(cycles=9.0, grid=4)]
+    report = held_against(now, before)
+    assert [[part.before for part in item.changes] for item in report.launches] == [[2000.0], [1000.0], []]
+    assert report.status == FAIL and "has fewer launches of k than this profile" in report.launches[2].remarks[-1]
+
+
+def test_an_expression_selects_launches_of_two_profiles() -> None:
+    before = [Taken(cycles=1000.0), Taken(cycles=1000.0, kernel="other")]
+    now = [Taken(cycles=1000.0), Taken(cycles=2000.0, kernel="other"), Taken(cycles=1.0, kernel="new")]
+    assert held_against(now, before).status == FAIL and held_against(now, before, match="^k").status == PASS
+    with pytest.raises(NotComparableError, match="no launch's name has 'zebra'"):
+        held_against(now, before, match="zebra")
 
 
 def test_profiles_of_two_gpus_are_not_comparable(tmp_path: Path) -> None:
@@ -299,6 +379,7 @@ def test_every_measured_gemm_of_the_library_is_known_by_its_name() -> None:
         assert launch.num_ctas in (math.prod(grid), None), row["launched"]
         assert launch.num_threads + 32 * launch.roles[-1].num_idle_warps == math.prod(block), row["launched"]
         assert [item.launch_ids for item in sums] == [("1",)] * (len(names) - 1)
+        assert not model.doubt, "the letters of its name are those of the layout"
     assert len(rows) > 30 and any(" + " in row["launched"] for row in rows)
 
 
@@ -338,6 +419,7 @@ def test_a_profile_without_a_librarys_gemm_and_a_problem_that_is_none_are_refuse
     for text in ("64x64", "64x64x64:bf16:tx", "0x64x64", "64x64x64x64", "axbxc"):
         with pytest.raises(ConfigError, match="wants MxNxK"):
             problem_of(text)
+    assert problem_of("8x4x2:tt") == problem_of("8X4x2:BF16:TT")
     assert problem_of("8x4x2:fp16:nn") == {"m": "8", "n": "4", "k": "2", "dtype": "fp16", "layout": "nn"}
 
 
@@ -378,6 +460,14 @@ def test_check_and_predict_say_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- two conditions
+
+
+def test_no_advice_contradicts_what_bounds_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["transpose", "--gpu", "h200_sxm", "--smem", "naive", "--m", "2048", "--n", "2048", "--all"]
+    assert main(["predict", *words]) == 0
+    out = capsys.readouterr().out
+    assert "bound by smem" in out and "Bank conflicts not counted, shared memory bounds the kernel" in out
+    assert "not saturated, as shared memory is busy" in out and "keep more bytes in flight" not in out
 
 
 def test_only_what_exceeds_both_conditions_fails() -> None:

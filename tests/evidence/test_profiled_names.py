@@ -13,6 +13,7 @@ import pytest
 from gpusim import Launch, WarpRole, load_gpu, simulate
 from gpusim.evidence.cases.case import kernels_dir, load_case
 from gpusim.evidence.cases.validation_kernel import CYCLES, row_clock_mhz
+from gpusim.evidence.gate import throughputs
 from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.models import Model
 from gpusim.evidence.gate.predictions import (
@@ -156,11 +157,12 @@ def test_a_maximum_of_parts_is_judged_where_rows_of_the_kernel_were(tmp_path: Pa
     names = (f"sm__throughput.{ELAPSED}", f"lts__throughput.{ELAPSED}", f"l1tex__throughput.{ACTIVE}", "idc__request.sum")
     header = ",".join(f'"{name}"' for name in ("ID", "Kernel Name", CYCLES, *names))
     path.write_text(f'{header}\n"0","k","90000","99.5","99.5","99.5","1"\n', encoding="utf-8")
-    for kernel, options, is_judged in (("gemm", GEMM, False), ("elementwise", {"op": "copy", "elements": 2**22}, True)):
+    copy = {"op": "copy", "elements": 2**22}
+    for kernel, options, of_l2 in (("gemm", GEMM, None), ("elementwise", copy, False)):  # of GEMMs too far off
         report = check_profile(path, gpu=H200, models=[Model(kernel=kernel, options=options)])
         (item,) = report.launches
         shown = {part.metric: part for part in item.comparisons}
-        assert [shown[name].passes for name in names[:3]] == [False if is_judged else None] * 2 + [None]
+        assert [shown[name].passes for name in names[:3]] == [False, of_l2, None]
         assert item.unpredicted == names[3:] and f"not predicted, and so not compared: {names[3]}" in report.remarks
         assert any("of sm__throughput request_cycles_active, inst_executed_pipe_adu" in line for line in report.remarks)
     limits = Limits(tolerances={"busiest_part": 5.0})
@@ -174,7 +176,8 @@ def test_a_throughput_is_the_largest_of_its_parts_and_of_the_measured_ones() -> 
         rows = list(csv.DictReader(file))
     for unit in ("l1tex", "lts"):
         parts = [f"{name}.{ELAPSED}" for name in PARTS[unit]]
-        assert all(float(row[f"{unit}__throughput.{ELAPSED}"]) == max(float(row[name]) for name in parts) for row in rows)
+        counted = [name for name in parts if name in rows[0]]
+        assert all(float(row[f"{unit}__throughput.{ELAPSED}"]) == max(float(row[name]) for name in counted) for row in rows)
         for kernel, options in (("gemm", GEMM), ("elementwise", {"op": "fill", "elements": 2**20})):
             told = predictions(predicted(kernel, options), (), gpu=H200)
             assert told[f"{unit}__throughput.{ELAPSED}"] == max(told[name] for name in parts) > 0.0
@@ -183,15 +186,33 @@ def test_a_throughput_is_the_largest_of_its_parts_and_of_the_measured_ones() -> 
 def test_shares_of_a_copy_follow_from_its_sectors() -> None:
     """By hand: a stored sector holds L1's port for a cycle, and so do two loaded lines.
 
-    16 MiB are read and written, by warps of 512 bytes: 2^19 sectors each way, 2^17 lines, 2^15 loads and stores.
+    16 MiB are read and written, by warps of 512 bytes: 2^19 sectors each way, 2^17 lines, 2^15 loads and stores. Each of
+    94 slices of L2 returns two sectors in one of its own cycles.
     """
     result = predicted("elementwise", {"op": "copy", "elements": 2**22, "vector_bytes": 16})
     told, cycles = predictions(result, (), gpu=H200), result.cycles
     port = 2**19 + 2**17 / 2
     assert told[f"l1tex__m_l1tex2xbar_req_cycles_active.{ELAPSED}"] == pytest.approx(100.0 * port / (132 * cycles))
+    slice_cycles = 94 * cycles * 1706.0 / 1500.0
+    assert told[f"lts__lts2xbar_cycles_active.{ELAPSED}"] == pytest.approx(100.0 * 2**18 / slice_cycles)
     operands = 4 * 2**15  # four registers of data a lane
     issued = result.busy["issue"] * 132 * cycles
     assert told[f"sm__throughput.{ELAPSED}"] == pytest.approx(100.0 * max(operands, issued) / (132 * cycles))
+
+
+def test_constants_of_shares_are_those_that_microbenchmarks_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(kernels_dir().parent / "scripts"))
+    import fit_shares
+
+    found = {fit.name: fit.mean for fit in fit_shares.fits()}
+    slices = throughputs.L2_SLICES["h200_sxm"]
+    assert [round(found[f"L2_SLICES, by {which} sectors"]) for which in ("stored", "loaded")] == [slices] * 2
+    for name, digits in (("LINE_PORT_CYCLES", 2), ("LINK_LOOKUPS", 2), ("LOAD_WAVEFRONTS", 1)):
+        assert getattr(throughputs, name) == round(found[name], digits), name
+    assert abs(throughputs.SECTOR_CYCLES / found["SECTOR_CYCLES"] - 1.0) < 0.05
+    error, constants = fit_shares.link()
+    names = ("LINK_LOAD_CYCLES", "LINK_STORE_CYCLES", "LINK_POWER", "LINK_IDLE_FRACTION")
+    assert constants == pytest.approx([getattr(throughputs, name) for name in names]) and error < 0.02
 
 
 def test_a_prediction_has_the_shares_that_a_check_compares() -> None:
@@ -214,6 +235,9 @@ def test_scattered_stores_take_two_cycles_a_sector() -> None:
     assert ports["padded"] == pytest.approx(4 * lines + lines) and ports["none"] == pytest.approx(2 * 32 * lines + lines)
 
 
+REASONS = ("short_scoreboard", "barrier")
+
+
 def test_stall_reasons_are_shown_as_shares_of_the_warps_that_stay(tmp_path: Path) -> None:
     """A producer of one warp waits for mbarriers in half of its life, four consumer warps for wgmma in a quarter."""
     def nothing(cta: RoleContext) -> Iterator[ops.Op]:
@@ -230,10 +254,13 @@ def test_stall_reasons_are_shown_as_shares_of_the_warps_that_stay(tmp_path: Path
     assert told[NAME.format("long_scoreboard")] == pytest.approx(100.0 * 0.5 / 5)
     assert told[NAME.format("barrier")] == pytest.approx(100.0 * 4 * 0.25 / 5) and told[NAME.format("no_instruction")] == 0.0
     path = tmp_path / "p.csv"
-    path.write_text(f'"ID","Kernel Name","{CYCLES}","{NAME.format("barrier")}"\n"","","","%"\n"0","k","90000","99"\n')
+    header = ("ID", "Kernel Name", CYCLES, *map(NAME.format, REASONS))
+    rows = (header, ("", "", "", "%", "%"), ("0", "k", "90000", "9", "99"))
+    path.write_text("".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows))
     (item,) = check_profile(path, gpu=H200, models=[Model(kernel="gemm", options=GEMM)]).launches
-    (shown,) = [part for part in item.comparisons if part.metric == NAME.format("barrier")]
-    assert shown.passes is None and 0.0 < shown.predicted < 100.0
+    (shown,) = [part for part in item.comparisons if part.metric == NAME.format(REASONS[0])]
+    assert shown.passes is None and 0.0 <= shown.predicted < 100.0
+    assert item.unpredicted == (NAME.format("barrier"),), "its error on measured GEMMs is too large"
 
 
 def test_a_gpu_without_measured_shares_has_none() -> None:

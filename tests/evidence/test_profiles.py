@@ -157,7 +157,7 @@ def test_a_german_file_is_the_same_file() -> None:
 def test_three_digits_behind_one_sign_are_thousands_where_all_numbers_have_them() -> None:
     text = HEAD + '"0","k","9.0","1.024"\n'
     (launch,), remarks = parse_csv(text)
-    assert launch.metrics["a__b.sum"] == 1024.0 and "taken for thousands; give --decimal point" in remarks[-1]
+    assert launch.metrics["a__b.sum"] == 1024.0 and "taken for a sign of thousands; give --decimal point" in remarks[-1]
     for decimal, number in (("comma", 1024.0), ("point", 1.024)):
         (launch,), remarks = parse_csv(text, decimal=decimal)  # type: ignore[arg-type]  # both are signs
         assert launch.metrics["a__b.sum"] == number and not any("--decimal" in said for said in remarks)
@@ -214,10 +214,13 @@ def test_two_tables_in_a_file_are_refused() -> None:
 def test_a_number_with_its_instances_is_that_number_and_what_could_not_be_collected_is_told_of() -> None:
     (launch,), _ = parse_csv(_copy('"240,586"', '"240,586 (1; 2; 3)"'))
     assert launch.metrics["sm__cycles_elapsed.max"] == 240586.0
-    for nothing in ("nan", "n/a", "!", "(!) n/a", "(!) nan", "inf", "-nan", "no data", "-"):
+    for nothing in ("nan", "n/a", "!", "(!) n/a", "(!) nan", "-nan", "no data", "-"):
         (launch,), remarks = parse_csv(_copy('"240,586"', f'"{nothing}"'))
         assert "sm__cycles_elapsed.max" not in launch.metrics
         assert any(f"sm__cycles_elapsed.max is {nothing!r}: could not be collected" in said for said in remarks)
+    for infinite in ("inf", "-inf", "(!) inf", "Infinity"):
+        with pytest.raises(ConfigError, match=r"sm__cycles_elapsed\.max: .* is no number"):
+            parse_csv(_copy('"240,586"', f'"{infinite}"'))
 
 
 def test_a_page_without_units_is_told_of() -> None:

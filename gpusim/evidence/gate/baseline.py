@@ -1,7 +1,6 @@
 """Nsight Compute profile against an older one: metrics that became worse, and their causes.
 
-In: a judged launch, both profiles. Out: changes metric by metric, and sentences. Launches are paired by kernel name and by
-their index among launches of that name.
+In: a judged launch, and the one of the older profile that it is compared with. Out: changes metric by metric, and sentences.
 
 Causes are counts that grew (each with its usual reasons), the clock, and the launch's shape. The model adds which part is
 busy. If the options were different before (``was``), the model predicts both sets, and names the part that would win the
@@ -11,19 +10,19 @@ most back if made free.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gpusim.analysis.explain import explain_launch
 from gpusim.errors import GpusimError
-from gpusim.evidence.cases.validation_kernel import CYCLES, DURATION
-from gpusim.evidence.gate.models import clock_of, kernels_of_call, state_of
+from gpusim.evidence.cases.validation_kernel import CLOCK, CYCLES, DURATION
+from gpusim.evidence.gate.models import kernels_of_call, state_of
 from gpusim.evidence.gate.tolerances import Tolerance
 from gpusim.evidence.gate.verdicts import Change, LaunchCheck
-from gpusim.evidence.nsight.launches import ProfiledLaunch, ProfileFile
-from gpusim.evidence.nsight.metrics import class_of, same_as
+from gpusim.evidence.nsight.launches import ProfiledLaunch
+from gpusim.evidence.nsight.metrics import SAME, class_of, same_as
 from gpusim.simulate.run import simulate
 
 if TYPE_CHECKING:
@@ -61,17 +60,32 @@ FALLEN = 0.01
 """Relative decrease from which a lower clock is mentioned."""
 
 
+def paired(now: Sequence[ProfiledLaunch], old: Sequence[ProfiledLaunch]) -> dict[int, ProfiledLaunch]:
+    """Older launch of each launch, by the index of the latter: of equal name, grid and block, or else of its name.
+
+    Launches that are equal so are paired in their order. One without an older launch has no entry.
+    """
+    found: dict[int, ProfiledLaunch] = {}
+    ways: tuple[Callable[[ProfiledLaunch], Hashable], ...] = (
+        lambda launch: (launch.kernel, launch.grid, launch.block), lambda launch: launch.kernel,
+    )  # fmt: skip
+    left = list(old)
+    for key_of in ways:
+        for idx, launch in enumerate(now):
+            same = (place for place, then in enumerate(left) if key_of(then) == key_of(launch))
+            if idx not in found and (place := next(same, None)) is not None:
+                found[idx] = left.pop(place)
+    return found
+
+
 def against(
-    check: LaunchCheck, profile: ProfileFile, old: ProfileFile, gpu: GpuSpec | None, asked: Mapping[str, float]
+    check: LaunchCheck, then: ProfiledLaunch | None, name: str, gpu: GpuSpec | None, asked: Mapping[str, float]
 ) -> LaunchCheck:
-    """``check`` with its changes since the ``old`` profile and their causes; with a remark if that lacks the launch."""
-    now, name, remarks = check.launch, old.path.name, check.remarks
-    same = [launch for launch in profile.launches if launch.kernel == now.kernel]
-    older = [launch for launch in old.launches if launch.kernel == now.kernel]
-    if (place := same.index(now)) >= len(older):
-        remark = f"{name} has {len(older)} launches of {now.kernel}, not this one: nothing to compare it with"
-        return replace(check, remarks=(*remarks, remark))
-    then = older[place]
+    """``check`` with its changes since the launch ``then`` of the profile ``name``, and their causes."""
+    now, remarks = check.launch, check.remarks
+    if then is None:
+        return replace(check, remarks=(*remarks, f"launch {now.idx} is compared with nothing: {name} has fewer launches of "
+                                                 f"{now.kernel} than this profile"))
     new_changes = changes(then, now, {**(check.model.worse if check.model else {}), **asked})
     if not new_changes:
         return replace(check, remarks=(*remarks, f"{name} has no metric in common with it"))
@@ -113,16 +127,18 @@ def explain_changes(
     """Sentences on the causes: counts that grew, the clock, and the model's view."""
     slower = [change for change in new_changes if same_as(change.metric) in (CYCLES, DURATION) and change.is_worse]
     sentences = _launch_sentences(before, check.launch)
-    if gpu is not None:
-        sentences += _clock_sentences(before, check.launch, gpu)
+    old, new = _clock_mhz(before), _clock_mhz(check.launch)
+    if old is not None and new is not None and new < old * (1.0 - FALLEN):
+        sentences.append(f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone")
     grown = [(change, meaning) for change in new_changes if change.factor > 1.0 + NOTABLE
              if (meaning := next((row[1:] for row in MEANINGS if change.metric.startswith(row[0])), None))]
     for change, (what, why) in sorted(grown, key=lambda pair: -pair[0].factor):
         sentences.append(f"{what} grew {_grew(change.factor)} ({change.metric}): {why}{_busy(change.metric, check.result)}")
     if slower and not grown and not sentences:
         sentences.append(
-            "no count that both profiles have grew, and the clock did not fall: what changed is waiting (latency, "
-            "occupancy, order)" + (
+            "no count that both profiles have grew"
+            + (", and the clock did not fall" if old is not None and new is not None else "; the clock is not known")
+            + ": what changed is waiting (latency, occupancy, order)" + (
                 "" if check.result is None else f"; the model is bound by {check.result.bound_by}: {check.result.reason}"
             )
         )
@@ -171,12 +187,12 @@ def _launch_sentences(before: ProfiledLaunch, now: ProfiledLaunch) -> list[str]:
     return sentences
 
 
-def _clock_sentences(before: ProfiledLaunch, now: ProfiledLaunch, gpu: GpuSpec) -> list[str]:
-    """Sentence if the SM clock fell, which cycles do not show."""
-    old, new = clock_of(before, gpu)[0], clock_of(now, gpu)[0]
-    if old is None or new is None or new >= old * (1.0 - FALLEN):
-        return []
-    return [f"the SM clock fell from {old:,.0f} to {new:,.0f} MHz: time grew {_grew(old / new)} by that alone"]
+def _clock_mhz(launch: ProfiledLaunch) -> float | None:
+    """SM clock of a launch: as counted, or cycles over time; None where the profile has neither."""
+    metrics = {SAME[name]: value for name, value in launch.metrics.items() if name in SAME} | dict(launch.metrics)
+    if metrics.get(CLOCK):
+        return metrics[CLOCK] * 1e-6
+    return metrics[CYCLES] / metrics[DURATION] * 1e3 if metrics.get(CYCLES) and metrics.get(DURATION) else None
 
 
 def _by_model(check: LaunchCheck, model: Model, now: Result, gpu: GpuSpec, *, is_slower: bool) -> list[str]:

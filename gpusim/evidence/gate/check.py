@@ -11,16 +11,17 @@ is compared separately, as it is profiled.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusim.errors import ConfigError, nearest
 from gpusim.evidence.cases.validation_kernel import CYCLES, DRAM, DURATION, FLOOR_SHARE, HIT_RATE, touched_bytes
-from gpusim.evidence.gate.baseline import against
+from gpusim.evidence.gate.baseline import against, paired
 from gpusim.evidence.gate.gpu_refusals import (
     NotComparableError,
     on_gpu,
@@ -31,7 +32,7 @@ from gpusim.evidence.gate.gpu_refusals import (
 )
 from gpusim.evidence.gate.models import Model, clock_of, kernels_of_call, model_for, state_of
 from gpusim.evidence.gate.predictions import SOURCE_WAVEFRONTS, is_shown_only, predictions, source_wavefronts, thread_numbers
-from gpusim.evidence.gate.stall_reasons import AT_LEAST, STALLED, stall_reasons
+from gpusim.evidence.gate.stall_reasons import P90_POINTS, stall_reasons
 from gpusim.evidence.gate.throughputs import without_rule
 from gpusim.evidence.gate.tolerances import Tolerance, tolerance_of
 from gpusim.evidence.gate.verdicts import Comparison, LaunchCheck, Report
@@ -59,7 +60,7 @@ EXPECTED = (*DRAM, HIT_RATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits by metric or class, which override those of the models."""
+    """Limits by metric or class, which override those of the models, and what else is requested of a check."""
 
     tolerances: Mapping[str, float] = field(default_factory=dict)
     """Allowed differences between prediction and measurement, in percent or points."""
@@ -67,6 +68,8 @@ class Limits:
     """Allowed increases over the baseline, in percent or points."""
     clock_mhz: float | None = None
     """SM clock of launches for which the profile tells none."""
+    match: str = ""
+    """Expression of the kernel names that are compared where no model selects them."""
     is_strict: bool = False
     """Whether the report is "not comparable" if a model or launch has no counterpart, or a launch has no cycles and time."""
     on_progress: Progress | None = None
@@ -87,7 +90,7 @@ def check_profile(
 ) -> Report:
     """Compare every launch of a profile with its model, and with ``baseline``, an older profile.
 
-    Without ``models``, all launches are compared with the baseline alone.
+    Without ``models``, all launches that ``limits`` select are compared with the baseline alone.
 
     Raises:
         NotComparableError: the profile is of another architecture, or has no launch of these kernels.
@@ -97,6 +100,8 @@ def check_profile(
     old = None if baseline is None else read_profile(baseline, decimal=decimal)
     if old is None and not models:
         raise ConfigError("a check wants a kernel model or an older profile (--baseline)")
+    if limits.match and old is not None and not models:
+        profile, old = (_of_names(each, limits.match) for each in (profile, old))
     for launch in old.launches if old is not None else ():
         if _is_compared(launch, models):
             refuse_other_gpu(launch, gpu, baseline or path)
@@ -124,7 +129,9 @@ def check_profile(
         older = [item for item in old.launches if _is_compared(item, models)]
         remarks += on_gpu(older, gpu, old.path.name)
         refuse_two_gpus([item.launch for item in judged], older, old.path)
-        judged = [against(item, profile, old, gpu, limits.worse) for item in judged]
+        then = paired(profile.launches, old.launches)
+        place = {id(launch): idx for idx, launch in enumerate(profile.launches)}
+        judged = [against(item, then.get(place[id(item.launch)]), old.path.name, gpu, limits.worse) for item in judged]
         gone = _gone(profile, old, models)
         remarks += [
             f"{old.path.name} has {count} launch{'es' if count > 1 else ''} of {name} more than this profile, not compared"
@@ -166,6 +173,16 @@ def _each_judged(
             for_launch = made.setdefault((id(model), repr(for_launch.options)), for_launch)
             judged.append(_judged(launch, for_launch, gpu, limits, simulated))
     return judged, unmodelled, {idx for idx, _ in made}
+
+
+def _of_names(profile: ProfileFile, match: str) -> ProfileFile:
+    """Profile of the launches whose kernel names have an expression."""
+    found = tuple(launch for launch in profile.launches if re.search(match, launch.kernel))
+    if not found:
+        names = _some_names([launch.kernel for launch in profile.launches])
+        raise NotComparableError(f"{profile.path}: no launch's name has {match!r} ({names}); --match takes a part of a name")
+    lost = tuple(name for name in profile.lost if re.search(match, name))
+    return replace(profile, launches=found, lost=lost)
 
 
 def _is_compared(launch: ProfiledLaunch, models: Sequence[Model]) -> bool:
@@ -247,7 +264,7 @@ def _judged(
     if measured.get(CLUSTER) == 0.0:
         measured[CLUSTER] = 1.0  # a launch without clusters
     predicted = predictions(result, measured, gpu=gpu, thread_numbers=thread_numbers(launch))
-    predicted |= stall_reasons(result, kernel)
+    predicted |= {name: share for name, share in stall_reasons(result, kernel).items() if name in P90_POINTS}
     if SOURCE_WAVEFRONTS & set(measured):
         without = simulate(kernel, gpu, clock=result.sm_clock_mhz, l2=state_of(model), ideals=("bank_conflicts",))
         predicted |= source_wavefronts(result, without)
@@ -274,7 +291,7 @@ def _judged(
             f"a call of the model launches {len(kernels)} kernels: this launch is held against number {kernel_idx + 1} "
             f"alone, {kernel.kernel} of {kernel.num_ctas or 'as many as fit'} CTAs"
         )
-    remarks += _remarks(launch, comparisons)
+    remarks += [*_remarks(launch, comparisons), *filter(None, [model.doubt])]
     order = sorted(comparisons, key=lambda item: (same_as(item.metric) not in (CYCLES, DURATION), item.passes is None))
     return LaunchCheck(
         launch=launch, model=model, comparisons=tuple(order), clock=clock, result=result, kernel_idx=kernel_idx,
@@ -287,8 +304,9 @@ def _tolerance(
     metric: str, family: str, gpu: GpuSpec, asked: Mapping[str, float], result: Result
 ) -> Tolerance | None:
     """Tolerance of a metric; None or infinite where it is only shown."""
-    if metric.startswith(STALLED) and metric not in asked:
-        return Tolerance(limit=math.inf, source=AT_LEAST)
+    if metric in P90_POINTS and metric not in asked:
+        error = f"nine in ten measured GEMMs were within {P90_POINTS[metric]:g} points"
+        return Tolerance(limit=math.inf, source=f"shown only: {error}")
     if metric not in asked and is_shown_only(metric, result):
         return None
     return tolerance_of(metric, family, gpu.name, asked)
@@ -322,8 +340,8 @@ def _remarks(launch: ProfiledLaunch, comparisons: Sequence[Comparison]) -> list[
     for item in comparisons:
         if item.is_of_floor:
             lines.append(
-                f"{item.metric}: its difference is in percent of {item.floor:,.0f} bytes, the floor: {FLOOR_SHARE:.0%} of "
-                "what the kernel touches, as less was measured (errors of next to nothing would be endless)"
+                f"{item.metric}: less was measured than {item.floor:,.0f} bytes, {FLOOR_SHARE:.0%} of what the kernel "
+                "touches: its difference is in percent of these bytes"
             )
     if not any(item.passes is not None for item in comparisons):
         lines.append("no metric of it is judged: profile with --metrics sm__cycles_elapsed.max,dram__bytes_read.sum, ...")
@@ -363,7 +381,7 @@ def _several(judged: Sequence[LaunchCheck]) -> list[str]:
 def _not_worse(worse: Mapping[str, float], judged: Sequence[LaunchCheck]) -> tuple[str, ...]:
     """Names in ``worse`` that no launch has both now and in the baseline."""
     seen = {change.metric for item in judged for change in item.changes}
-    names = {kind.name for kind in map(class_of, seen) if kind is not None and kind.baseline is not None}
+    names = {kind.name for kind in map(class_of, seen) if kind is not None}
     return tuple(name for name in worse if name not in seen | names)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.judged_metrics import REGISTERS
 from gpusim.evidence.gate.models import L2, Model
-from gpusim.evidence.toolchain.cublas_kernels import idle_warps, options
+from gpusim.evidence.toolchain.cublas_kernels import idle_warps, options, turned_layout
 from gpusim.evidence.toolchain.cublas_names import is_reduction, parse_name
 
 if TYPE_CHECKING:
@@ -22,24 +22,46 @@ if TYPE_CHECKING:
 
 DTYPE, LAYOUT = "bf16", "tn"
 """Type and layout of a problem that has only sizes."""
-PROBLEM = re.compile(r"(?P<m>[0-9]{1,7})x(?P<n>[0-9]{1,7})x(?P<k>[0-9]{1,7})(:(?P<dtype>[a-z0-9]+))?(:(?P<layout>[nt]{2}))?")
+PROBLEM = re.compile(
+    r"(?P<m>[0-9]{1,7})x(?P<n>[0-9]{1,7})x(?P<k>[0-9]{1,7})(:(?![nt]{2}$)(?P<dtype>[a-z0-9]+))?(:(?P<layout>[nt]{2}))?"
+)
 
 
 def problem_of(text: str, flag: str = "--problem") -> dict[str, str]:
-    """Sizes, type and layout of ``MxNxK[:TYPE][:LAYOUT]``.
+    """Sizes, type and layout of ``MxNxK[:TYPE][:LAYOUT]``, in upper or lower case.
 
-    >>> problem_of("4096x2048x1024:fp16")
-    {'m': '4096', 'n': '2048', 'k': '1024', 'dtype': 'fp16', 'layout': 'tn'}
+    >>> problem_of("4096X2048X1024:NN")
+    {'m': '4096', 'n': '2048', 'k': '1024', 'dtype': 'bf16', 'layout': 'nn'}
 
     Raises:
         ConfigError: the text is no problem.
     """
-    found = PROBLEM.fullmatch(text)
+    found = PROBLEM.fullmatch(text.lower())
     if found is None or not all(int(found[name]) for name in "mnk"):
         raise ConfigError(f"{flag} {text!r} wants MxNxK[:TYPE][:LAYOUT], for example 4096x4096x4096:bf16:tn")
     return {
         **{name: found[name] for name in "mnk"}, "dtype": found["dtype"] or DTYPE, "layout": found["layout"] or LAYOUT,
     }  # fmt: skip
+
+
+def _doubt(kernel: str, layout: str) -> str:
+    """Remark where the letters of a kernel's name are those of another layout; empty where they fit.
+
+    The library computes D^T = B^T A^T from operands that it takes for column-major, or D where its M is the caller's.
+
+    >>> _doubt("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT", "nt")
+    "the kernel's name has the letters TN, and a problem in layout nt gives NT: is the layout right?"
+    >>> _doubt("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT", "tn")
+    ''
+    """
+    named = parse_name(kernel)
+    fitting = dict.fromkeys((turned_layout(layout), layout))
+    if named is None or not named.layout or named.layout in fitting:
+        return ""
+    return (
+        f"the kernel's name has the letters {named.layout.upper()}, and a problem in layout {layout} gives "
+        f"{' or '.join(fitting).upper()}: is the layout right?"
+    )
 
 
 def library_models(
@@ -66,7 +88,7 @@ def library_models(
         if found is not None:
             model = Model(
                 kernel="gemm", options=found, match=launch.kernel, grid=launch.grid, block=launch.block, l2=l2,
-                num_idle_warps=idle_warps(found, shapes),
+                num_idle_warps=idle_warps(found, shapes), doubt=_doubt(launch.kernel, config["layout"]),
             )
             key = launch.kernel, launch.grid, launch.block
             models.setdefault(key, model)

@@ -65,6 +65,8 @@ class Model:
     """Options that had other values when the baseline was taken."""
     source: str = ""
     """File that defines the model; empty without a file."""
+    doubt: str = ""
+    """Remark on launches whose names contradict the options; empty without one."""
 
     @property
     def awaited(self) -> str:
@@ -283,6 +285,14 @@ def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
 def kernels_of_call(launch: Launch) -> tuple[Launch, ...]:
     """Kernels that a call launches in order, each as a separate launch, as a profiler runs them."""
     return (replace(launch, following=()), *launch.following)
+
+
+def refuse_without_models(has_models: bool, *, tolerance: object, clock: object, mark: str = "") -> None:
+    """Check that arguments of predictions do not come with a baseline alone; ``mark``: what is before their names."""
+    if not has_models and tolerance:
+        raise ConfigError(f"{mark}tolerance limits errors of predictions; against a baseline alone use {mark}worse")
+    if not has_models and clock is not None:
+        raise ConfigError(f"{mark}clock is of predictions, and a baseline alone has none: leave it out")
 
 
 def clock_of(launch: ProfiledLaunch, gpu: GpuSpec, given_mhz: float | None = None) -> tuple[float | None, str]:

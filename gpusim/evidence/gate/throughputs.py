@@ -6,14 +6,15 @@ Models:
 
 * of an SM: issue slots, memory instructions, registers that stores read, tensor and FMA pipes
 * of L1: its port of requests to L2, and the data stage of loads and stores
-* of L2: its tag stage, its ports from SMs, and the link between its partitions
+* of L2: sectors and look-ups of its tag stage, its ports from and to SMs, and the link between its partitions
 
 Ignores:
 
 * further parts (:data:`NO_RULE`), of which XU is the largest for softmax, and the tag stage of L1 for scattered stores
+* loads of parts of lines, which take a request for each line: rows of 64 bytes by cp.async, rows off lines
 * GPUs other than Hopper; L2 of GPUs whose L2 clock is not known
 
-Source: validation/studies/nsight_shares_h200_sxm.csv. Constants are fitted to its rows of even index, and the others judge.
+Source: ``scripts/fit_shares.py`` fits the constants to two microbenchmarks. Full kernels judge.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusim.evidence.cases.judged_metrics import CYCLES, SHARED, THREAD_NUMBERS
 from gpusim.units import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -33,24 +34,34 @@ if TYPE_CHECKING:
 ELAPSED = "avg.pct_of_peak_sustained_elapsed"
 L2_MHZ: Mapping[str, float] = MappingProxyType({"h200_sxm": 1706.0})
 """Clock of L2 by GPU: median of ``lts__cycles_elapsed.avg.per_second``."""
+L2_SLICES: Mapping[str, int] = MappingProxyType({"h200_sxm": 94})
+"""Slices that these shares count."""
 
 SECTORS_OF_LINE = LINE_BYTES // SECTOR_BYTES
 WIDEST_SECTORS = 16
 """Sectors of a warp's widest contiguous access, 16 bytes a lane. A request for more is scattered: it fills none of them."""
 PAIRED_SECTORS = 8
 """Sectors of a load from which two neighbouring lines are one request to L2."""
-LOAD_WAVEFRONTS = 1.3
+TMA_LOADS = "_mem_global_op_tma_ld"
+MULTICAST_FRACTION = 0.5
+"""Share of the bytes of a cluster's TMA loads that are multicast: one of two operands."""
+LOAD_WAVEFRONTS = 1.2
 """Wavefronts of the data stage for each line that a load misses."""
-TAG_CYCLES, PORT_STORE_CYCLES, PORT_LOAD_CYCLES = 0.35, 1.03, 0.228
-"""L2 cycles of a slice for each sector: in the tag stage; at the port, of a stored and of a loaded one."""
-LINK_CYCLES, LINK_POWER, LINK_IDLE_FRACTION = 2.45, 7.8, 0.85
-"""Busy L2 cycles of the link for each crossing sector while few cross. Exponent of its saturation. Fraction of the time
-without CTAs in which it is idle."""
+SECTOR_CYCLES, RETURN_CYCLES, PACKET_CYCLES = 1.0 / 3.0, 0.5, 1.0
+"""L2 cycles of a slice. The first is of a sector in the tag stage, the next of one sent to SMs, the last of a stored one."""
+LINE_PORT_CYCLES = 0.89
+"""L2 cycles of the ports for a loaded line."""
+LINK_LOOKUPS = 1.75
+"""Look-ups of tags for each line that crosses the link, besides one of each line that SMs ask for or store."""
+LINK_LOAD_CYCLES, LINK_STORE_CYCLES, LINK_POWER, LINK_IDLE_FRACTION = 2.3, 2.0, 14.0, 0.85
+"""Busy L2 cycles of the link for each crossing sector of loads and of stores while few cross. Exponent of its saturation.
+Fraction of the time without CTAs in which it is idle."""
 
 PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "sm": (),
     "l1tex": ("l1tex__m_l1tex2xbar_req_cycles_active", "l1tex__data_pipe_lsu_wavefronts"),
-    "lts": ("lts__t_sectors", "lts__xbar2lts_cycles_active", "lts__ltcfabric2ltc_cycles_active"),
+    "lts": ("lts__t_sectors", "lts__t_tag_requests", "lts__lts2xbar_cycles_active", "lts__xbar2lts_cycles_active",
+            "lts__ltcfabric2ltc_cycles_active"),
 })
 """Parts of each unit that are predicted under their names."""
 NO_RULE: Mapping[str, tuple[str, ...]] = MappingProxyType({
@@ -63,7 +74,7 @@ NO_RULE: Mapping[str, tuple[str, ...]] = MappingProxyType({
         "l1tex__data_bank_reads", "l1tex__data_bank_writes", "l1tex__lsu_writeback_active", "l1tex__lsuin_requests",
         "l1tex__m_xbar2l1tex_read_sectors",
     ),
-    "lts": ("lts__d_sectors", "lts__d_sectors_fill_device", "lts__lts2xbar_cycles_active", "lts__t_tag_requests"),
+    "lts": ("lts__d_sectors", "lts__d_sectors_fill_device"),
 })  # fmt: skip
 """Parts of each unit that no rule predicts. Source: breakdown tables of Nsight Compute 2025.3."""
 
@@ -72,7 +83,7 @@ def without_rule(metrics: Iterable[str]) -> str:
     """Sentence on the parts without a rule, of those ``..._throughput`` that ``metrics`` has; empty without any.
 
     >>> without_rule([f"lts__throughput.{ELAPSED}"])
-    'parts without a rule: of lts__throughput d_sectors, d_sectors_fill_device, lts2xbar_cycles_active, t_tag_requests'
+    'parts without a rule: of lts__throughput d_sectors, d_sectors_fill_device'
     """
     units = [unit for unit in NO_RULE if any(name.startswith(f"{unit}__throughput.") for name in metrics)]
     parts = [f"of {unit}__throughput {', '.join(name.partition('__')[2] for name in NO_RULE[unit])}" for unit in units]
@@ -106,7 +117,7 @@ def throughputs(result: Result, numbers: Mapping[str, float], gpu: GpuSpec) -> d
     }
     largest = {"sm": _sm_share(result, numbers, gpu.num_sms * cycles)}
     if gpu.base_name in L2_MHZ:
-        slice_cycles = gpu.l2.num_slices * cycles * L2_MHZ[gpu.base_name] / result.sm_clock_mhz
+        slice_cycles = L2_SLICES[gpu.base_name] * cycles * L2_MHZ[gpu.base_name] / result.sm_clock_mhz
         found |= zip(PARTS["lts"], _l2_shares(numbers, slice_cycles), strict=True)
     largest |= {unit: max(found[name] for name in PARTS[unit]) for unit in ("l1tex", "lts") if PARTS[unit][0] in found}
     found |= {f"{unit}__throughput": share for unit, share in largest.items()}
@@ -148,11 +159,13 @@ def _l1_cycles(result: Result, numbers: Mapping[str, float]) -> tuple[float, flo
     """
     loads, loaded = _accesses(numbers, "ld")
     stores, stored = _accesses(numbers, "st")
-    read, written = (numbers[f"lts__t_sectors_srcunit_tex_op_{way}.sum"] for way in ("read", "write"))
+    written = numbers["lts__t_sectors_srcunit_tex_op_write.sum"]
+    got, by_tma = (numbers[f"l1tex__m_xbar2l1tex_read_bytes{of}.sum"] / SECTOR_BYTES for of in ("", TMA_LOADS))
     is_scattered = _is_scattered(stores, stored)
     lines = max(loads, loaded / SECTORS_OF_LINE)
-    missed = lines * min(1.0, read / loaded) if loaded else 0.0
-    by_tma = max(0.0, read - loaded) / SECTORS_OF_LINE
+    missed = lines * min(1.0, (got - by_tma) / loaded) if loaded else 0.0
+    shared = 1.0 - 1.0 / max(1.0, numbers["launch__cluster_size"])
+    by_tma *= (1.0 - MULTICAST_FRACTION * shared) / SECTORS_OF_LINE
     is_by_cp_async = result.fill_wavefronts > 0.0
     asked = missed if is_by_cp_async or loaded < PAIRED_SECTORS * loads else missed / 2.0
     stored_lines = stored if is_scattered else max(stores, stored / SECTORS_OF_LINE)
@@ -161,17 +174,28 @@ def _l1_cycles(result: Result, numbers: Mapping[str, float]) -> tuple[float, flo
     return port, numbers[SHARED] + of_loads + stored_lines
 
 
-def _l2_shares(numbers: Mapping[str, float], slice_cycles: float) -> tuple[float, float, float]:
-    """Shares of tag stage, ports and link, in percent.
+def saturated(load: Any, power: float) -> Any:
+    """Share of the time in which a part is busy that ``load`` would keep busy for that multiple of the time."""
+    return load / (1.0 + load**power) ** (1.0 / power)
 
-    The link is busy longer for each sector while few cross. Near its peak it saturates.
+
+def _l2_shares(numbers: Mapping[str, float], slice_cycles: float) -> tuple[float, ...]:
+    """Shares of the parts of L2 in percent, in the order of :data:`PARTS`.
+
+    Accesses are full lines, or scattered sectors. The link is busy longer for each sector while few cross. Near its peak
+    it saturates.
     """
     read, written = (numbers[f"lts__t_sectors_srcunit_tex_op_{way}.sum"] for way in ("read", "write"))
     crossing = numbers["lts__t_sectors_srcunit_ltcfabric.sum"]
-    packets = written * (2.0 if _is_scattered(*_accesses(numbers, "st")) else 1.0)
-    ports = PORT_STORE_CYCLES * packets + PORT_LOAD_CYCLES * read
+    is_scattered = _is_scattered(*_accesses(numbers, "st"))
+    lines, stored = read / SECTORS_OF_LINE, written if is_scattered else written / SECTORS_OF_LINE
+    ports = PACKET_CYCLES * written * (2.0 if is_scattered else 1.0) + LINE_PORT_CYCLES * lines
+    lookups = lines + stored + LINK_LOOKUPS * crossing / SECTORS_OF_LINE
     idle = max(0.0, 1.0 - numbers["sm__cycles_active.avg"] / numbers[CYCLES])
     window = 1.0 - LINK_IDLE_FRACTION * idle
-    load = LINK_CYCLES * crossing / (slice_cycles * window)
-    link = window * load / (1.0 + load**LINK_POWER) ** (1.0 / LINK_POWER)
-    return 100.0 * TAG_CYCLES * (read + written + crossing) / slice_cycles, 100.0 * ports / slice_cycles, 100.0 * link
+    of_stores = written / ((read + written) or 1.0)
+    sector = LINK_LOAD_CYCLES * (1.0 - of_stores) + LINK_STORE_CYCLES * of_stores
+    load = sector * crossing / (slice_cycles * window)
+    link = window * saturated(load, LINK_POWER)
+    cycles = (SECTOR_CYCLES * (read + written + crossing), lookups, RETURN_CYCLES * read, ports)
+    return (*(100.0 * busy / slice_cycles for busy in cycles), 100.0 * link)

@@ -58,8 +58,12 @@ class AskedLimit(float):
 HELD_OUT_NAMES = frozenset({CYCLES, *JUDGED_COUNTS, *JUDGED_SHARES})
 """Metrics whose P90 is kept."""
 
+SHARES = ("busiest_part", "throughput")
+"""Classes of shares of peaks."""
 USELESS = 25.0
 """Percent above which a P90 is no tolerance. The model does not know that number, and it is only shown."""
+USELESS_SHARE = 10.0
+"""Points of a share of a peak, likewise."""
 
 
 def parse_tolerance(text: str, flag: str = "--tolerance") -> tuple[str, float]:
@@ -143,7 +147,8 @@ def tolerance_of(metric: str, model: str, gpu: str, asked: Mapping[str, float]) 
         return None
     known = _held_out().get(gpu, {})
     p90 = known.get(model, {}).get(kind.held_out or same_as(metric))
-    if p90 is not None and p90 > USELESS:
+    most = USELESS_SHARE if kind.name in SHARES else USELESS
+    if p90 is not None and p90 > most:
         error = f"{p90:g} {'points' if is_points else '%'}"
         return Tolerance(limit=math.inf, is_points=is_points, source=f"not judged: the P90 of {model}'s rows is {error}")
     if p90 is not None and (kind.held_out or kind.is_of_family or p90 > kind.limit):

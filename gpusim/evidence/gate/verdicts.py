@@ -135,10 +135,15 @@ class LaunchCheck:
         return sum(item.passes is not None for item in self.comparisons)
 
     @property
+    def limited_changes(self) -> tuple[Change, ...]:
+        """Changes that have a limit; others are shown and never fail."""
+        return tuple(change for change in self.changes if change.tolerance is not None)
+
+    @property
     def is_timed(self) -> bool:
         """Whether its cycles or time have a verdict, against the prediction or the baseline."""
         judged = [part.metric for part in self.comparisons if part.passes is not None]
-        judged += [change.metric for change in self.changes if change.tolerance is not None]
+        judged += [change.metric for change in self.limited_changes]
         return any(same_as(name) in (CYCLES, DURATION) for name in judged)
 
     @property
@@ -174,7 +179,7 @@ class Report:
     @property
     def status(self) -> int:
         """Exit status: 0 if all is within tolerance, 1 if not, 3 if nothing or only a part of the request was comparable."""
-        if not any(item.num_judged or item.changes for item in self.launches):
+        if not any(item.num_judged or item.limited_changes for item in self.launches):
             return NOT_COMPARABLE
         if not all(item.passes for item in self.launches):
             return FAIL
@@ -184,7 +189,7 @@ class Report:
     def has_no_counter(self) -> bool:
         """Whether no counted metric is compared: the launch parameters alone say nothing about the run."""
         names = [part.metric for item in self.launches for part in item.comparisons if part.passes is not None]
-        names += [part.metric for item in self.launches for part in item.changes]
+        names += [part.metric for item in self.launches for part in item.limited_changes]
         return all(name.startswith("launch__") for name in names)
 
     @property
@@ -208,7 +213,7 @@ class Report:
         worse = sum(part.is_worse for item in self.launches for part in item.changes)
         last = "" if self.baseline is None else f", {worse} worse than {self.baseline.name}"
         if not any(item.model for item in self.launches) and self.baseline is not None:
-            compared = sum(part.tolerance is not None for item in self.launches for part in item.changes)
+            compared = sum(len(item.limited_changes) for item in self.launches)
             last = f" worse than {self.baseline.name}, without a model"
             judged, out, tolerance = compared, worse, ""
         else:
@@ -244,7 +249,9 @@ class Report:
         if self.is_strict:
             lines += self._strictly()
         if self.has_no_counter:
-            lines.append("nothing that the profile counted is predicted")
+            is_predicted = any(item.model for item in self.launches)
+            lines.append("nothing that the profile counted is predicted" if is_predicted or self.has_no_last_time else
+                         "no metric that both profiles have has a limit: give one, for example --worse occupancy=5")
         return tuple(lines)
 
     def _strictly(self) -> list[str]:

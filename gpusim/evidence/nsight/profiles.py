@@ -241,9 +241,9 @@ def _sign(cells: Sequence[_Cell]) -> tuple[Decimal, str]:
     ((mark, first),) = marked.items()
     is_thousands = not any(re.search(r"\d{4}", cell.value) for cell in numbers)
     is_point = (mark == ",") == is_thousands
-    kind = "thousands" if is_thousands else "decimals, as longer numbers have no sign"
+    kind = "a sign of thousands" if is_thousands else "a decimal sign, since larger numbers of the profile have no sign"
     return "point" if is_point else "comma", (
-        f"{first.name} is {first.value!r}: its three last digits are taken for {kind}; give --decimal "
+        f"{first.name} is {first.value!r}: {mark!r} is taken for {kind}; give --decimal "
         f"{'comma' if is_point else 'point'} if that is wrong"
     )
 
@@ -365,10 +365,10 @@ def _number(cell: _Cell, sign: Decimal) -> float | None:
     wanted = wanted_dimension(cell.name)
     if wanted and (instanced := re.fullmatch(r"([\d.,\s]+?)\s*\(.*\)", text)):
         text = instanced[1]  # instances follow in parentheses
-    if text.lower().removeprefix("(!)").strip(" -+") in (*NO_NUMBER, "inf", "no data", "!"):
+    if text.lower().removeprefix("(!)").strip(" -+") in (*NO_NUMBER, "no data", "!"):
         return None
     if not re.search(r"\d", text) or re.search(r"[A-Za-z_:;(]", text.replace("e", "").replace("E", "")):
-        if wanted not in ("", "%"):
+        if wanted not in ("", "%") or text.lower().endswith(("inf", "infinity")):
             raise ConfigError(f"{where}: {cell.value!r} is no number")
         return None  # text, for example the name of a cache policy
     try:

@@ -56,6 +56,8 @@ def _of_action(idx: str, action: Any, remarks: list[str]) -> ProfiledLaunch:
     for name in action.metric_names():
         metric = action.metric_by_name(name)
         value = metric.value()
+        if isinstance(value, float) and math.isinf(value) and is_needed(name):
+            raise ConfigError(f"launch {idx}, {name}: '{value}' is no number")
         if isinstance(value, float) and not math.isfinite(value):
             if wanted_dimension(name):
                 remarks.append(f"launch {idx}, {name} is '{value}': could not be collected, not compared")

@@ -72,6 +72,8 @@ class NamedKernel:
     walks_along: str | None = None
     """Dimension ``m`` or ``n`` along which consecutive tiles are neighbours; None where unknown."""
     is_split_k: bool = False
+    layout: str = ""
+    """Letters of A and B: ``t`` or ``n``, whether the library transposes its operands."""
 
     @property
     def turned(self) -> NamedKernel:
@@ -109,6 +111,7 @@ def parse_name(name: str) -> NamedKernel | None:
             cluster=(int(found["ranks_m"]), int(found["ranks_n"])), is_wgmma=True,
             cooperates_along=next((halves[word] for word in words if word in halves), None),
             walks_along={"h": "n", "v": "m"}[found["raster"]], is_split_k=any(word.lower() == "splitk" for word in words),
+            layout=found["layout"][:2].lower(),
         )  # fmt: skip
     is_split = "splitk" in name.lower()
     if found := XMMA.search(name):
@@ -119,18 +122,22 @@ def parse_name(name: str) -> NamedKernel | None:
         return NamedKernel(
             family="xmma", tile=_tile(found), stages=stages, is_wgmma=is_wgmma, cooperates_along=along, is_split_k=is_split,
             is_fma="_ffma" in name, warps=None if is_wgmma else (int(found["warps_m"]), int(found["warps_n"])),
-            alignment=int(aligned["align"]) if aligned else None,
+            alignment=int(aligned["align"]) if aligned else None, layout=found["layout"],
         )  # fmt: skip
     if found := CUTLASS.search(name):
         return NamedKernel(
             family="cutlass", tile=_tile(found), stages=int(found["stages"]), is_split_k=is_split,
             is_fma=found["unit"] == "simt", alignment=int(found["align"]) if found["align"] else None,
+            layout=found["layout"],
         )  # fmt: skip
     if found := AMPERE.search(name):
-        return NamedKernel(family="ampere", tile=_tile(found), stages=int(found["stages"]), is_split_k=is_split)
+        stages = int(found["stages"])
+        return NamedKernel(
+            family="ampere", tile=_tile(found), stages=stages, is_split_k=is_split, layout=found["layout"]
+        )
     if found := SGEMM.search(name):
         tile = int(found["m"]), int(found["n"]), SGEMM_K
-        return NamedKernel(family="sgemm", tile=tile, is_fma=True, is_split_k=is_split)
+        return NamedKernel(family="sgemm", tile=tile, is_fma=True, is_split_k=is_split, layout=found["layout"])
     return None
 
 
