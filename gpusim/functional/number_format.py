@@ -42,7 +42,8 @@ def decode(bits: Array, dtype: DType) -> Array:
 def encode(values: Array, dtype: DType) -> Array:
     """Bits of the elements that are nearest to ``values`` of float64 or less; ties go to even, for tf32 away from 0.
 
-    Each value is rounded once. int8 and fp8 saturate, as cvt does with ``.sat`` and ``.satfinite``. Other integers wrap around.
+    Each value is rounded once. int8 and fp8 saturate, as cvt does with ``.sat`` and ``.satfinite``. Other integers wrap
+    around.
 
     >>> encode(np.array([1.0, 1.00390625, 1.01171875]), DType("bf16", 16, "float")).tolist()
     [16256, 16256, 16258]
@@ -79,7 +80,7 @@ def _round_to_odd(values: Array) -> NDArray[np.uint32]:
     if values.dtype == np.float32:
         return bits
     is_inexact = np.isfinite(values) & (nearest != values)
-    return bits - (np.abs(nearest) > np.abs(values)) | is_inexact
+    return np.asarray(bits - (np.abs(nearest) > np.abs(values)) | is_inexact)
 
 
 def largest(dtype: DType) -> float:

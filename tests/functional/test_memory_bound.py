@@ -170,7 +170,7 @@ def test_a_wrong_model_is_found(name: str, kind: type) -> None:
     moves = kernel in ("transpose", "smem_copy", "strided_copy", "elementwise", "gather")
     for change in (dropped, rolled("index" if "Global" in kind.__name__ else "offsets", 0))[: 1 + moves]:
         wrong = mutated(launch(kernel, options), kind, change)
-        with pytest.raises(DataError, match=rf"^{output}\["):
+        with pytest.raises(DataError, match=rf"^{output}\[|num_bytes=\d+; its elements have \d+ bytes"):
             run_functional(wrong, data, expected={output: expected}, tolerance=tolerance)
 
 
