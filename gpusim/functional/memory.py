@@ -60,16 +60,18 @@ class GlobalTensor:
             DataError: values of another shape.
         """
         self.ref, self.number, self.is_written, self.is_given = ref, number, False, values is not None
-        size = int(np.max(self.positions, initial=-1)) + 1
-        self.bits = np.zeros(size, dtype=storage(ref.dtype))
-        self.stored = np.full((size, 3), -1, dtype=np.int32)
-        """Store of each element, thread and value, if the run is explained."""
+        self.bits = np.zeros(int(np.max(self.positions, initial=-1)) + 1, dtype=storage(ref.dtype))
         if values is not None:
             values = numbers_of(f"tensor {ref.name}", values)
             if values.shape != self.shape:
                 raise DataError(f"tensor {ref.name} has shape {values.shape}, the launch declares {self.shape}")
             self._check_range(values)
             self.bits[self.positions] = encode(values, ref.dtype)
+
+    @cached_property
+    def stored(self) -> Array:
+        """Store of each element, thread and value, if the run is explained."""
+        return np.full((len(self.bits), 3), -1, dtype=np.int32)
 
     def _check_range(self, values: Array) -> None:
         """Refuse values that the type does not hold, not even rounded. Floating-point types hold infinity and NaN."""

@@ -154,13 +154,13 @@ class Grid:
                 role.finish()
                 return False
             except (Exception, SystemExit) as error:
-                raise _of_role(role, raised_by_program(role.who, role.num_ops, error)) from error
+                raise _of_role(role, raised_by_program(role.who, role.num_ops, error), "") from error
             try:
                 if role.cta.watch:
                     role.cta.watch.issued(role, op)
                 carry_out(role, op)
             except GpusimError as error:
-                raise _of_role(role, error) from error
+                raise _of_role(role, error, f" (op {role.num_ops} of the role)") from error
             except Exception as error:
                 check_arguments(role.who, op)
                 what = f"{type(op).__name__}, op {role.num_ops}: its data access raises {type(error).__name__}: {error}"
@@ -193,11 +193,9 @@ class Grid:
         )
 
 
-def _of_role(role: Role, error: GpusimError) -> GpusimError:
-    """The refusal with the role and the number of its op."""
-    if role.who in str(error):
-        return error
-    return type(error)(f"{role.who}: {error} (op {role.num_ops} of the role)")
+def _of_role(role: Role, error: GpusimError, place: str) -> GpusimError:
+    """The refusal with the role and the place of its op, unless it names the role."""
+    return error if role.who in str(error) else type(error)(f"{role.who}: {error}{place}")
 
 
 def run_all(
