@@ -195,7 +195,8 @@ class Grid:
 
 def _of_role(role: Role, error: GpusimError, place: str) -> GpusimError:
     """The refusal with the role and the place of its op, unless it names the role."""
-    return error if role.who in str(error) else type(error)(f"{role.who}: {error}{place}")
+    named = f"role {role.spec.name!r} of CTA {role.cta.index}"
+    return error if named in str(error) else type(error)(f"{role.who}: {error}{place}")
 
 
 def run_all(

@@ -386,6 +386,28 @@ def test_a_slider_asks_nobody(served: Page) -> None:
     expect(served, plain(**words, latency="3.5", hbm_bandwidth="0.25"))
 
 
+def test_the_slider_of_bytes_shows_other_cells_and_a_fault_its_first_wrong_element(served: Page) -> None:
+    """The copy of A is step 0, the copy of B step 1. Then A is written with another swizzle than it is read with."""
+
+    def cells() -> list[tuple[str, str, str]]:
+        rects = """[...document.querySelectorAll('svg rect')].map(
+            one => ['x', 'y', 'fill'].map(name => one.getAttribute(name)))"""
+        return [tuple(cell) for cell in served.js(rects)]
+
+    served.open("bytes.html?kernel=tma")
+    served.until_verdict("Step 0 of")
+    first = cells()
+    served.slide("step", "1")
+    served.until_verdict("Step 1 of")
+    assert "equals that of numpy" in served.text("main")
+    assert first and cells() and cells() != first
+    served.driver.execute_script("""const field = document.getElementById('fault'); field.value = 'swizzle';
+        for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, { bubbles: true }));""")
+    served.js("document.querySelector('form').requestSubmit()")
+    served.until(lambda: "differs from that of numpy" in served.text("main"))
+    assert re.search(r"\(bank \d+\), written by TmaLoad of A", served.text("main"))
+
+
 def test_the_ring_in_the_page_is_the_reports(served: Page) -> None:
     served.open(f"pipeline.html?{SMALL}&stages=3")
     served.until_verdict("gemm on h200_sxm takes")

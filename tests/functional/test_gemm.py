@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from gpusim import DataError, DeadlockError, GemmParams, HazardError, load_gpu, run_functional
 from gpusim.functional.number_format import rounded
+from gpusim.functional.wrong_ops import mutated
 from gpusim.workload import ops
 from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.dtypes import dtype
 
-from .mutations import mutated, reversed_columns, rolled, swapped_issues
+from .mutations import reversed_columns, rolled, swapped_issues
 
 GPU = load_gpu("h200_sxm")
 SMALL = {"m": 136, "n": 136, "k": 136, "out_dtype": "fp32"}

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import KERNEL_MODELS, DataError, Launch, load_gpu, run_functional
+from gpusim.functional.wrong_ops import mutated
 from gpusim.workload import ops
 
-from .mutations import dropped, mutated, rolled
+from .mutations import dropped, rolled
 
 GPU = load_gpu("h200_sxm")
 Data = dict[str, NDArray[Any]]
