@@ -387,25 +387,24 @@ def test_a_slider_asks_nobody(served: Page) -> None:
 
 
 def test_the_slider_of_bytes_shows_other_cells_and_a_fault_its_first_wrong_element(served: Page) -> None:
-    """The copy of A is step 0, the copy of B step 1. Then A is written with another swizzle than it is read with."""
+    """Step 0 copies A to a stage, and step 2 loads it to registers. Then A has a wrong swizzle."""
 
-    def cells() -> list[tuple[str, str, str]]:
-        rects = """[...document.querySelectorAll('svg rect')].map(
-            one => ['x', 'y', 'fill'].map(name => one.getAttribute(name)))"""
-        return [tuple(cell) for cell in served.js(rects)]
+    def cells() -> list[str]:
+        picture = b64decode(served.js("document.querySelector('main img').src").partition(",")[2]).decode()
+        return re.findall("<rect [^>]*>", picture)
 
-    served.open("bytes.html?kernel=tma")
+    served.open("bytes.html?kernel=cp_async")
     served.until_verdict("Step 0 of")
     first = cells()
-    served.slide("step", "1")
-    served.until_verdict("Step 1 of")
+    served.slide("step", "2")
+    served.until_verdict("Step 2 of")
+    assert "Ldmatrix" in served.text(".verdict")
     assert "equals that of numpy" in served.text("main")
     assert first and cells() and cells() != first
-    served.driver.execute_script("""const field = document.getElementById('fault'); field.value = 'swizzle';
-        for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, { bubbles: true }));""")
+    served.slide("fault", "swizzle")
     served.js("document.querySelector('form').requestSubmit()")
     served.until(lambda: "differs from that of numpy" in served.text("main"))
-    assert re.search(r"\(bank \d+\), written by TmaLoad of A", served.text("main"))
+    assert re.search(r"\(lane \d+, value \d+\).* \(bank \d+\), written by CpAsync of A", served.text("main"))
 
 
 def test_the_ring_in_the_page_is_the_reports(served: Page) -> None:

@@ -1,4 +1,4 @@
-"""Wrong data accesses: changes for ``gpusim.functional.wrong_ops.mutated``."""
+"""Wrong data accesses: changes for ``gpusim.functional.mutate.mutated``."""
 
 from __future__ import annotations
 

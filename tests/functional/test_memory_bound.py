@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import KERNEL_MODELS, DataError, Launch, load_gpu, run_functional
-from gpusim.functional.wrong_ops import mutated
+from gpusim.functional.mutate import mutated
 from gpusim.workload import ops
 
 from .mutations import dropped, rolled
