@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import DataError, DeadlockError, GemmParams, HazardError, load_gpu, run_functional
-from gpusim.functional.number_format import rounded
 from gpusim.functional.mutate import mutated
+from gpusim.functional.number_format import rounded
 from gpusim.workload import ops
 from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.dtypes import dtype

@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import KERNEL_MODELS, DataError, GemmParams, Launch, load_gpu, run_functional
-from gpusim.functional.number_format import rounded
 from gpusim.functional.mutate import mutated, other_swizzle
+from gpusim.functional.number_format import rounded
 from gpusim.workload import ops
 
 from .hand_written import TMA_SHAPE, by_cluster, by_cp_async, by_one_warpgroup, by_tma, operands
