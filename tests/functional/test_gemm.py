@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gpusim.workload.dtypes import dtype
 from .mutations import reversed_columns, rolled, swapped_issues
 
 GPU = load_gpu("h200_sxm")
-SMALL = {"m": 136, "n": 136, "k": 136, "out_dtype": "fp32"}
+SMALL = {"m": 136, "n": 72, "k": 136, "tile": "128x64x64", "out_dtype": "fp32"}
 
 
 def integers(shape: tuple[int, ...], most: int = 3) -> NDArray[np.float64]:
@@ -48,17 +49,18 @@ def problem(params: dict[str, Any]) -> tuple[GemmParams, dict[str, Any], NDArray
 
 FULL = {"alpha": 2.0, "beta": -1.0, "bias": True, "activation": "relu"}
 HGEMM = {"math": "mma_sync", "tile": "64x64x32", "warps": "2x2", "m": 72, "n": 72, "k": 72}
+FMA = {"dtype": "fp32", "tile": "64x64x8", "m": 72, "k": 24}
 CASES: dict[str, dict[str, Any]] = {
     **{
-        f"{schedule} {epilogue}": {"schedule": schedule, "epilogue": epilogue, "persistent": True, "m": 72, "n": 328, **FULL}
+        f"{schedule} {epilogue}": {"schedule": schedule, "epilogue": epilogue, "persistent": True, "m": 72, "n": 200, **FULL}
         for schedule in ("multistage", "warp_specialized", "cooperative", "pingpong")
         for epilogue in ("direct", "smem", "tma_store")
     },
     **{f"tma wgmma {layout}": {"layout": layout} for layout in ("nt", "nn", "tt")},
     **{f"cp_async mma_sync {layout}": {**HGEMM, "layout": layout} for layout in ("tn", "nt", "nn", "tt")},
-    **{f"fma {copy} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40}
+    **{f"fma {copy} {layout}": {**FMA, "copy": copy, "layout": layout}
        for copy in ("cp_async", "ldg") for layout in ("tn", "nt")},
-    **{f"fma {tile} {access} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40, "thread_tile": tile,
+    **{f"fma {tile} {access} {layout}": {**FMA, "copy": copy, "layout": layout, "thread_tile": tile,
                                          "thread_access": access, **FULL}
        for tile, access, copy, layout in (
            ("adjacent", "vector", "cp_async", "tn"), ("interleaved", "scalar", "cp_async", "nt"),
@@ -157,8 +159,9 @@ WRONG = [
 @pytest.mark.parametrize(("name", "kind", "change"), WRONG)
 def test_a_wrong_kernel_is_found(name: str, kind: type, change: Any) -> None:
     params, data, expected = problem(CASES[name])
-    with pytest.raises((DataError, DeadlockError, HazardError)):
-        run_functional(mutated(params.launch(GPU), kind, change), data, expected={"D": expected})
+    with suppress(DataError, DeadlockError, HazardError):
+        found = run_functional(mutated(params.launch(GPU), kind, change), data)["D"]
+        assert not np.array_equal(found, expected)
 
 
 def test_warp_groups_that_divide_n_are_refused_at_edges() -> None:
