@@ -16,8 +16,8 @@ from pydantic import Field
 from gpusim.errors import DataError, GpusimError
 from gpusim.explore.answers import Answer, Figure, Question, RefusedError, Shown, Table, field_of
 from gpusim.functional.moves import Move, Place, moves_of
-from gpusim.functional.run import run_functional
 from gpusim.functional.mutate import mutated, other_swizzle
+from gpusim.functional.run import run_functional
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 from gpusim.report.number_format import count, option_words
