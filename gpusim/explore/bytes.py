@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from gpusim.errors import GpusimError
+from gpusim.errors import DataError, GpusimError
 from gpusim.explore.answers import Answer, Figure, Question, RefusedError, Shown, Table, field_of
 from gpusim.functional.moves import Move, Place, moves_of
+from gpusim.functional.mutate import mutated, other_swizzle
+from gpusim.functional.run import run_functional
 from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.machine.config import load_gpu
 from gpusim.report.number_format import count, option_words
 from gpusim.units import WARP_SIZE
+from gpusim.workload.ops import CpAsync, Op, SharedStore, TmaLoad
 
 MOST_STEPS, MOST_ROWS = 63, 16
 """Largest number of a step; ``MOST_ROWS``: elements in the table."""
@@ -31,12 +34,12 @@ HUES = 8
 GPU, SIZE, DEPTH = "h200_sxm", 64, 128
 """GPU of the page, rows and columns of a result, and K."""
 
-KERNELS: dict[str, tuple[str, dict[str, str]]] = {
-    "tma": ("gemm", {"tile": "64x64x64", "copy": "tma", "math": "wgmma", "schedule": "warp_specialized"}),
-    "cp_async": ("gemm", {"tile": "64x64x64", "copy": "cp_async", "math": "mma_sync", "warps": "2x2"}),
-    "copy": ("smem_copy", {"tile": "64x64", "copy": "vectorized"}),
+KERNELS: dict[str, tuple[str, dict[str, str], type[Op]]] = {
+    "tma": ("gemm", {"tile": "64x64x64", "copy": "tma", "math": "wgmma", "schedule": "warp_specialized"}, TmaLoad),
+    "cp_async": ("gemm", {"tile": "64x64x64", "copy": "cp_async", "math": "mma_sync", "warps": "2x2"}, CpAsync),
+    "copy": ("smem_copy", {"tile": "64x64", "copy": "vectorized"}, SharedStore),
 }
-"""Kernel model and options of each kernel of the page: all in bf16, with one CTA."""
+"""Kernel model, options and ops with the fault of each kernel of the page: all in bf16, with one CTA."""
 AXES = {
     "tensor": ("row", "column"), "stage": ("line", "byte"), "registers": ("thread", "value"), "tensor core": ("row", "k"),
 }  # fmt: skip
@@ -49,16 +52,18 @@ class BytesQuestion(Question):
     kernel: Literal["tma", "cp_async", "copy"] = "tma"
     swizzle: Literal["none", "32B", "64B", "128B"] = "128B"
     stages: Annotated[int, Field(ge=1, le=4)] = 2
+    fault: Literal["none", "swizzle"] = "none"
     step: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
 
     def _options(self) -> tuple[str, dict[str, str]]:
-        kernel, options = KERNELS[self.kernel]
+        kernel, options, _ = KERNELS[self.kernel]
         given = {"m": str(SIZE), "n": str(SIZE), **options, "swizzle": self.swizzle}
         return kernel, given if kernel == "smem_copy" else {**given, "k": str(DEPTH), "stages": str(self.stages)}
 
     def label(self) -> str:
         """Summary of the request in a few words."""
-        return f"step {self.step} of {self.kernel}, swizzle {self.swizzle}"
+        fault = ", written with another swizzle" if self.fault == "swizzle" else ""
+        return f"step {self.step} of {self.kernel}, swizzle {self.swizzle}{fault}"
 
     def answer(self) -> Answer:
         """Places of the bytes that the step moves.
@@ -68,22 +73,27 @@ class BytesQuestion(Question):
         """
         kernel, options = self._options()
         try:
-            moves, is_equal = _run(kernel, tuple(options.items()))
+            moves, wrong = _run(self.kernel, tuple(options.items()), is_faulty=self.fault != "none")
         except GpusimError as error:
             raise RefusedError(str(error), field_of(str(error), {name: name for name in ("swizzle", "stages")})) from None
-        return _answer(self, kernel, options, moves, is_equal=is_equal)
+        return _answer(self, kernel, options, moves, wrong)
 
 
 @lru_cache(maxsize=8)
-def _run(kernel: str, options: tuple[tuple[str, str], ...]) -> tuple[list[Move], bool]:
-    """Moves of a run, and whether its result equals that of numpy."""
+def _run(name: str, options: tuple[tuple[str, str], ...], *, is_faulty: bool) -> tuple[list[Move], str]:
+    """Moves of a run, and its first element that numpy does not have. ``is_faulty``: copies have a wrong swizzle."""
+    kernel, _, kind = KERNELS[name]
     launch = KERNEL_MODELS[kernel].params(**dict(options)).launch(load_gpu(GPU))
+    launch = mutated(launch, kind, other_swizzle) if is_faulty else launch
     random = np.random.default_rng(0)
     shapes = {"A": (SIZE, DEPTH), "B": (DEPTH, SIZE)} if kernel == "gemm" else {"in": (SIZE, SIZE)}
     data: dict[str, NDArray[Any]] = {name: random.integers(-3, 4, shape) for name, shape in shapes.items()}
-    moves, results = moves_of(launch, data)
-    found, wanted = (results["D"], data["A"] @ data["B"]) if kernel == "gemm" else (results["out"], data["in"])
-    return moves, bool(np.array_equal(found, wanted))
+    expected = {"D": data["A"] @ data["B"]} if kernel == "gemm" else {"out": data["in"]}
+    try:
+        run_functional(launch, data, expected=expected)
+    except DataError as error:
+        return moves_of(launch, data)[0], str(error)
+    return moves_of(launch, data)[0], ""
 
 
 def _words(place: Place, at: NDArray[np.int64]) -> str:
@@ -95,7 +105,7 @@ def _words(place: Place, at: NDArray[np.int64]) -> str:
     return f"{place.memory}[{first}, {second}]"
 
 
-def _answer(question: BytesQuestion, kernel: str, options: dict[str, str], moves: list[Move], *, is_equal: bool) -> Answer:
+def _answer(question: BytesQuestion, kernel: str, options: dict[str, str], moves: list[Move], wrong: str) -> Answer:
     step = min(question.step, len(moves) - 1)
     move, last = moves[step], len(moves) - 1
     num = len(move.elements)
@@ -116,7 +126,7 @@ def _answer(question: BytesQuestion, kernel: str, options: dict[str, str], moves
         facts_title="The run",
         facts=(
             ("From", move.source.memory), ("To", move.target.memory), ("Steps", f"0 to {last}, in the order of the run"),
-            ("Result", "equals that of numpy" if is_equal else "differs from that of numpy"),
+            ("Result", f"differs from that of numpy: {wrong}" if wrong else "equals that of numpy"),
         ),
         tables=(Table(
             caption=f"The first of {count(num, 'element')}", columns=("element", "from", "to"), rows=tuple(rows), left=3

@@ -211,6 +211,8 @@ def bytes_form() -> Form:
                 FormField(name="stages", label="Stages", choices=_choices("1", "2", "3", "4"), hint="of a GEMM"),
             )),
             Fieldset(legend="Run", fields=(
+                FormField(name="fault", label="Fault", choices=_choices(
+                    "none", ("swizzle", "written with another swizzle than it is read with"))),
                 FormField(name="step", label="Step", kind="range", most=MOST_STEPS, step=1, is_asked=True),
             )),
         ),

@@ -140,4 +140,6 @@ class Watch:
     def stored(self, tensor: GlobalTensor, position: int) -> str:
         """The store of an element, with its thread and value."""
         writer, thread, value = tensor.stored[position].tolist()
-        return f"stored by {self.writers[writer]}, thread {thread}, value {value}" if writer >= 0 else "which nobody stored"
+        if writer < 0:
+            return "which nobody stored"
+        return f"stored by {self.writers[writer]}{f', thread {thread}, value {value}' if thread >= 0 else ''}"

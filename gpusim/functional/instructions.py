@@ -14,20 +14,21 @@ Ignores: fences. Bytes are visible to all proxies once they are written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from gpusim.errors import LaunchError
-from gpusim.functional.memory import TAG, Array, GlobalTensor, SharedMemory, source_of
+from gpusim.functional.memory import LEFT_OUT, TAG, Array, GlobalTensor, SharedMemory, source_of
 from gpusim.functional.mma import multiply, operand_values, to_matrices, to_registers
 from gpusim.functional.number_format import decode, encode, storage
 from gpusim.functional.role import CtaState, Delivery, Groups, Role, nothing
 from gpusim.functional.shared_instructions import (
     cta_of,
     mbarrier_of,
+    peer_of,
     shared_atomic,
     shared_load,
     shared_store,
@@ -71,7 +72,7 @@ def _global_load(role: Role, op: ops.GlobalLoad) -> None:
             if access.compute:
                 access.compute(role.registers)
 
-    role.give(arrive)
+    role.give(arrive, [access.registers for access, *_ in loaded])
 
 
 def _index(role: Role, access: GlobalElements) -> IntArray:
@@ -103,18 +104,32 @@ def _count(role: Role, op: Any, access: Counter, tensor: GlobalTensor) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- copies
+def _width(role: Role, access: Copy) -> int:
+    return role.tensor(access.tensor).ref.dtype.num_bytes
+
+
+def _check_bytes(role: Role, op: Any, stated: int, accesses: tuple[Copy, ...]) -> None:
+    """Refuse copies of other bytes than the op states. Copies of nothing, of an empty part of K, may state more."""
+    found = sum(int(((access.index >= 0) & (access.offsets >= 0)).sum()) * _width(role, access) for access in accesses)
+    if found and found != stated:
+        role.refuse(op, f"with num_bytes={stated}; its elements have {found} bytes")
+
+
 def _copied(role: Role, op: Any, access: Copy, memory: SharedMemory, writer: int) -> None:
     """Copy elements of a tensor to a stage of a CTA's shared memory."""
-    tensor, chosen = role.tensor(access.tensor), access.offsets >= 0
-    index = access.index[chosen]
-    addresses = memory.addresses(op.buffer, op.stage, access.offsets[chosen], tensor.ref.dtype.num_bytes)
+    tensor, index, offsets, width = role.tensor(access.tensor), access.index, access.offsets, _width(role, access)
+    if offsets.min(initial=0) == LEFT_OUT:
+        index, offsets = index[offsets >= 0], offsets[offsets >= 0]
+    addresses = memory.addresses(op.buffer, op.stage, offsets, width)
     memory.write(addresses, tensor.read(index))
     if len(memory.tags):
-        tag(memory, addresses, source_of(tensor.number, index)[:, None], writer)
+        tag(memory, addresses, width, source_of(tensor.number, index)[..., None], writer)
 
 
 def _cp_async(role: Role, op: ops.CpAsync) -> None:
     accesses, writer = role.accesses(op, Copy), role.writer(op)
+    if op.access.num_bytes:
+        _check_bytes(role, op, op.access.num_bytes, accesses)
 
     def arrive() -> None:
         for access in accesses:
@@ -140,17 +155,18 @@ def _tma_load(role: Role, op: ops.TmaLoad) -> None:
         mbarrier_of(role, cta, op).deliver(num_bytes)
 
     for rank in op.multicast or (role.cta.rank,):
-        peer = role.cta.peers[rank]
-        role.cta.in_flight.append(Delivery(partial(arrive, peer), signals=True))
+        peer = peer_of(role, rank)
+        role.cta.in_flight.append(Delivery(partial(arrive, peer), signals=mbarrier_of(role, peer, op)))
 
 
 def _tma_store(role: Role, op: ops.TmaStore) -> None:
     accesses, writer, memory = role.accesses(op, Copy), role.writer(op), role.cta.memory
+    _check_bytes(role, op, op.num_bytes, accesses)
 
     def leave() -> None:
         for access in accesses:
             tensor = role.tensor(access.tensor)
-            addresses = memory.addresses(op.buffer, op.stage, access.offsets, tensor.ref.dtype.num_bytes)
+            addresses = memory.addresses(op.buffer, op.stage, access.offsets, _width(role, access))
             tensor.write(access.index, memory.read(addresses, storage(tensor.ref.dtype)), adds=op.reduce)
             if role.cta.watch:
                 tensor.stored[access.index[access.index >= 0], 0] = writer
@@ -160,7 +176,7 @@ def _tma_store(role: Role, op: ops.TmaStore) -> None:
 
 def _arrive_after_copies(role: Role, op: ops.CpAsyncMbarrierArrive) -> None:
     barrier, num, earlier = mbarrier_of(role, role.cta, op), role.spec.num_threads, role.copies.take()
-    role.cta.in_flight.append(Delivery(lambda: barrier.arrive(num), earlier, signals=True))
+    role.cta.in_flight.append(Delivery(lambda: barrier.arrive(num), earlier, signals=barrier))
 
 
 def _mbarrier_arrive(role: Role, op: ops.MbarrierArrive) -> None:
@@ -184,18 +200,19 @@ def _thread_barrier(role: Role, name: str, *, waits: bool) -> None:
 # ---------------------------------------------------------------------------------------------- arithmetic
 def _operand(role: Role, op: Any, name: str) -> Array:
     if name not in role.registers:
-        role.refuse(op, f"whose registers {name!r} nobody has loaded")
+        role.refuse(op, role.unset(name))
     return role.registers[name]
 
 
-def _independent(issues: tuple[tuple[int, int, int], ...]) -> list[list[tuple[int, int, int]]]:
-    """Instructions in order, in lists in which no two add to the same sums."""
+@lru_cache(maxsize=256)
+def _independent(issues: tuple[tuple[int, int, int], ...]) -> tuple[tuple[list[int], ...], ...]:
+    """Instructions in order, in groups in which no two add to the same sums: fragments of A, of B, of the sums."""
     lists: list[list[tuple[int, int, int]]] = [[]]
     for issue in issues:
         if any(issue[2] == other[2] for other in lists[-1]):
             lists.append([])
         lists[-1].append(issue)
-    return lists
+    return tuple(tuple(map(list, zip(*group, strict=True))) for group in lists)
 
 
 def _mma_sync(role: Role, op: ops.MmaSync) -> None:
@@ -206,8 +223,7 @@ def _mma_sync(role: Role, op: ops.MmaSync) -> None:
         a = to_matrices(operand_values(_operand(role, op, access.a), atom.a_dtype), atom, "a")
         b = to_matrices(operand_values(_operand(role, op, access.b), atom.a_dtype), atom, "b")
         sums = role.sums(access.sums, atom, access.num_sums)
-        for issues in _independent(access.issues):
-            of_a, of_b, fragments = (list(each) for each in zip(*issues, strict=True))
+        for of_a, of_b, fragments in _independent(access.issues):
             sums[:, fragments] = multiply(a[:, of_a], b[:, of_b], sums[:, fragments], atom.acc_dtype)
         role.registers[access.sums] = to_registers(sums, atom, "c")
         if role.cta.watch:
@@ -242,7 +258,7 @@ def _multiply_stages(role: Role, atom: MmaAtom, access: WgmmaOperands, name: str
             before = sums[group, issue.fragment]
             sums[group, issue.fragment] = multiply(a, b, before, atom.acc_dtype)
             if role.cta.watch:
-                tags = memory.tags[places[0][..., 0]], memory.tags[places[1][..., 0]]
+                tags = memory.tags[places[0]], memory.tags[places[1]]
                 role.cta.watch.check(
                     f"{name}, warpgroup {group}", atom, tags, access.contracted,
                     (role, access.sums, group, issue.fragment), memory,

@@ -84,7 +84,7 @@ class MoveWatch(Watch):
             at = np.argwhere(chosen) + np.array([0, access.first])
             registers, tags = Place(memory=access.registers, kind="registers", at=at), role.tags.get(access.registers)
             if not isinstance(op, (ops.SharedStore, ops.Stmatrix)):
-                tags = role.cta.memory.tags[role.cta.memory.addresses(buffer, stage, access.offsets[chosen], 1)[:, 0]]
+                tags = role.cta.memory.tags[role.cta.memory.addresses(buffer, stage, access.offsets[chosen], 1)]
                 self._append(role, op, (places, registers), width, tags["source"])
                 return
             sources = np.full(len(at), -1)
@@ -94,7 +94,7 @@ class MoveWatch(Watch):
         elif isinstance(access, WgmmaOperands):
             for name, (buffer, stage) in zip("ab", (access.a, access.b), strict=True):
                 offsets = np.concatenate([getattr(issue, name) for issue in access.issues[0]], axis=1)
-                tags = role.cta.memory.tags[role.cta.memory.addresses(buffer, stage, offsets, 1)[..., 0]].reshape(-1)
+                tags = role.cta.memory.tags[role.cta.memory.addresses(buffer, stage, offsets, 1)].reshape(-1)
                 core = Place(memory=f"operand {name.upper()}", kind="tensor core", at=np.argwhere(offsets >= 0))
                 ends = (self._stage(buffer, stage, offsets.reshape(-1)), core)
                 self._append(role, op, ends, op.atom.a_dtype.num_bytes, tags["source"])

@@ -40,9 +40,10 @@ def decode(bits: Array, dtype: DType) -> Array:
 
 
 def encode(values: Array, dtype: DType) -> Array:
-    """Bits of the elements that are nearest to ``values``; ties go to even, for tf32 away from 0.
+    """Bits of the elements that are nearest to ``values`` of float64 or less; ties go to even, for tf32 away from 0.
 
-    int8 and fp8 saturate, as cvt does with ``.sat`` and ``.satfinite``. Other integers wrap around.
+    Each value is rounded once. int8 and fp8 saturate, as cvt does with ``.sat`` and ``.satfinite``. Other integers wrap
+    around.
 
     >>> encode(np.array([1.0, 1.00390625, 1.01171875]), DType("bf16", 16, "float")).tolist()
     [16256, 16256, 16258]
@@ -63,13 +64,36 @@ def _encode(values: Array, dtype: DType) -> Array:
     if dtype.bits == 8:
         return _encode_8_bits(values, dtype.name)
     if dtype.name in ("bf16", "tf32"):
-        bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+        bits = _round_to_odd(values)
         is_nan = np.isnan(values)
         if dtype.name == "tf32":
             return np.where(is_nan, bits, bits + np.uint32(1 << TF32_BITS - 1) >> TF32_BITS << TF32_BITS)
         rounded = bits + np.uint32(0x7FFF) + (bits >> 16 & 1) >> 16
         return np.where(is_nan, np.uint32(0x7FFF), rounded).astype(np.uint16)
     return np.ascontiguousarray(values, dtype=f"f{dtype.num_bytes}").view(unsigned)
+
+
+def _round_to_odd(values: Array) -> NDArray[np.uint32]:
+    """Bits of fp32 towards 0, the last bit set where values are inexact: they can be rounded again to fewer bits."""
+    nearest = np.ascontiguousarray(values, dtype=np.float32)
+    bits = nearest.view(np.uint32)
+    if values.dtype == np.float32:
+        return bits
+    is_inexact = np.isfinite(values) & (nearest != values)
+    return np.asarray(bits - (np.abs(nearest) > np.abs(values)) | is_inexact)
+
+
+def largest(dtype: DType) -> float:
+    """The largest finite value of an element.
+
+    >>> largest(DType("fp16", 16, "float")), largest(DType("fp8", 8, "float")), largest(DType("int8", 8, "int"))
+    (65504.0, 448.0, 127.0)
+    """
+    if dtype.kind == "int":
+        return 2.0 ** (dtype.bits - (not dtype.name.startswith("u"))) - 1
+    bits = encode(np.array(np.inf), dtype)
+    found = decode(np.array([bits - 1, bits], dtype=bits.dtype), dtype)
+    return float(found[np.isfinite(found)].max())
 
 
 def rounded(values: Array, dtype: DType) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -21,8 +21,10 @@ from gpusim.workload.token import Token
 class Delivery:
     """The effect of an asynchronous op, which happens once, after those ``before`` it."""
 
-    def __init__(self, effect: Callable[[], None], before: tuple[Delivery, ...] = (), *, signals: bool = False) -> None:
-        """``signals``: whether a barrier waits for it."""
+    def __init__(
+        self, effect: Callable[[], None], before: tuple[Delivery, ...] = (), *, signals: MbarrierState | None = None
+    ) -> None:
+        """``signals``: the mbarrier that it completes bytes or arrivals of."""
         self._effect, self._before, self.signals, self.is_done = effect, before, signals, False
 
     def happen(self) -> None:
@@ -95,7 +97,7 @@ class Role:
         self.answer: Token | None = None
         self.is_ready: Callable[[], bool] = bool_true
         self.waits_for: object = ""
-        self._loads: dict[Token, Callable[[], None]] = {}
+        self._loads: dict[Token, tuple[Callable[[], None], Sequence[str]]] = {}
         self._last_wgmma: tuple[Delivery, ...] = ()
         self._cluster_generation = 0
 
@@ -147,14 +149,20 @@ class Role:
         """Wait until ``is_ready``."""
         self.is_ready, self.waits_for = is_ready, what
 
-    def give(self, effect: Callable[[], None]) -> None:
-        """Answer with a token, at whose use ``effect`` happens."""
+    def give(self, effect: Callable[[], None], registers: Sequence[str] = ()) -> None:
+        """Answer with a token, at whose use ``effect`` happens, which sets ``registers``."""
         self.answer = Token()
-        self._loads[self.answer] = effect
+        self._loads[self.answer] = effect, registers
+
+    def unset(self, name: str) -> str:
+        """Why the registers of an op have no values, or too few."""
+        if any(name in registers for _, registers in self._loads.values()):
+            return f"whose registers {name!r} have been loaded without a Use of the load's token"
+        return f"whose registers {name!r} nobody has set"
 
     def use(self, token: Token) -> None:
         """The first use of a token."""
-        self._loads.pop(token, nothing)()
+        self._loads.pop(token, (nothing, ()))[0]()
 
     def set_registers(self, name: str, first: int, values: Array, tags: Array | None) -> None:
         """Change registers from value ``first`` on."""

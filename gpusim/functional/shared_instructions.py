@@ -13,7 +13,7 @@ import numpy as np
 
 from gpusim.errors import LaunchError
 from gpusim.functional.barriers import MbarrierState
-from gpusim.functional.memory import COMPUTED, Array, SharedMemory, numbers
+from gpusim.functional.memory import COMPUTED, LEFT_OUT, Array, SharedMemory, numbers
 from gpusim.functional.number_format import encode, storage
 from gpusim.functional.role import CtaState, Delivery, Role, nothing
 from gpusim.workload import ops
@@ -31,8 +31,15 @@ def cta_of(role: Role, op: Any) -> CtaState:
         LaunchError: the cluster has no such CTA.
     """
     rank = getattr(op, "cta_rank", None)
-    if rank is None:
-        return role.cta
+    return role.cta if rank is None else peer_of(role, rank)
+
+
+def peer_of(role: Role, rank: int) -> CtaState:
+    """A CTA of the role's cluster.
+
+    Raises:
+        LaunchError: the cluster has no such CTA.
+    """
     if not 0 <= rank < len(role.cta.peers):
         raise LaunchError(f"{role.who} names CTA {rank} of its cluster, which has {len(role.cta.peers)} CTAs")
     found: CtaState = role.cta.peers[rank]
@@ -57,15 +64,17 @@ def stored_values(role: Role, op: Any, access: GlobalElements | SharedElements, 
         access.compute(role.registers)
     values = role.registers.get(access.registers)
     if values is None or values.shape[1] < first + num:
-        role.refuse(op, f"whose registers {access.registers!r} nobody has set")
+        role.refuse(op, role.unset(access.registers))
     return values[:, first : first + num]
 
 
 def _addresses(role: Role, op: Any, access: SharedElements) -> Array:
     is_here = not access.buffer and hasattr(op, "buffer")
     buffer, stage = (op.buffer, op.stage) if is_here else (access.buffer, access.stage)
-    width = (access.dtype or UNIT).num_bytes
-    return cta_of(role, op).memory.addresses(buffer, stage, np.maximum(access.offsets, 0), width)
+    offsets = access.offsets
+    if offsets.min(initial=0) == LEFT_OUT:
+        offsets = np.maximum(offsets, 0)
+    return cta_of(role, op).memory.addresses(buffer, stage, offsets, (access.dtype or UNIT).num_bytes)
 
 
 def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix | ops.DsmemLoad) -> None:
@@ -73,8 +82,9 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix | ops.DsmemLoad) -
     loaded, memory = [], cta_of(role, op).memory
     for access in role.accesses(op, SharedElements):
         addresses, kind = _addresses(role, op, access), storage(access.dtype or UNIT)
-        bits = np.where(access.offsets < 0, kind.type(0), memory.read(addresses, kind))
-        tags = memory.tags[addresses].reshape(len(addresses), -1) if role.cta.watch else None
+        bits = memory.read(addresses, kind)
+        bits[access.offsets < 0] = 0
+        tags = memory.tags_of(addresses, kind.itemsize).reshape(len(addresses), -1) if role.cta.watch else None
         loaded.append((access, numbers(bits, access.dtype), tags))
 
     def arrive() -> None:
@@ -83,7 +93,7 @@ def shared_load(role: Role, op: ops.SharedLoad | ops.Ldmatrix | ops.DsmemLoad) -
             if access.compute:
                 access.compute(role.registers)
 
-    role.give(arrive)
+    role.give(arrive, [access.registers for access, *_ in loaded])
 
 
 def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix | ops.DsmemStore) -> None:
@@ -96,7 +106,7 @@ def shared_store(role: Role, op: ops.SharedStore | ops.Stmatrix | ops.DsmemStore
 
 def st_async(role: Role, op: ops.StAsync) -> None:
     """Store elements later, and complete their bytes on an mbarrier."""
-    writes, cta = _writes(role, op), cta_of(role, op)
+    writes, mbarrier = _writes(role, op), mbarrier_of(role, cta_of(role, op), op)
     each = ((access.offsets >= 0, access.dtype or UNIT) for access in role.accesses(op, SharedElements))
     num_bytes = sum(int(inside.sum()) * dtype.num_bytes for inside, dtype in each)
     if num_bytes != op.num_bytes:
@@ -105,9 +115,9 @@ def st_async(role: Role, op: ops.StAsync) -> None:
     def arrive() -> None:
         for write in writes:
             write()
-        mbarrier_of(role, cta, op).deliver(num_bytes)
+        mbarrier.deliver(num_bytes)
 
-    role.cta.in_flight.append(Delivery(arrive, signals=True))
+    role.cta.in_flight.append(Delivery(arrive, signals=mbarrier))
 
 
 def shared_atomic(role: Role, op: ops.SharedAtomic) -> None:
@@ -118,7 +128,7 @@ def shared_atomic(role: Role, op: ops.SharedAtomic) -> None:
         addresses = _addresses(role, op, access)[inside]
         role.cta.memory.add(addresses, values, dtype)
         if role.cta.watch:
-            tag(role.cta.memory, addresses, COMPUTED, role.writer(op))
+            tag(role.cta.memory, addresses, dtype.num_bytes, COMPUTED, role.writer(op))
     role.give(nothing)
 
 
@@ -130,18 +140,21 @@ def _writes(role: Role, op: Any) -> list[Callable[[], None]]:
         values = stored_values(role, op, access, access.first, inside.shape[1])
         addresses = _addresses(role, op, access)[inside]
         bits = values[inside] if access.dtype is None else encode(values[inside], access.dtype)
+        if bits.dtype != storage(access.dtype or UNIT):
+            role.refuse(op, f"whose registers {access.registers!r} are {values.dtype}, no units of 16 bits: state dtype")
         found.append(partial(memory.write, addresses, bits))
         if role.cta.watch:
-            width, tags = addresses.shape[-1], role.tags.get(access.registers)
+            width, tags = bits.itemsize, role.tags.get(access.registers)
             begin, end = access.first * width, (access.first + access.offsets.shape[1]) * width
             is_copy = tags is not None and tags.shape[1] >= end and access.compute is None
             source: Any = COMPUTED
             if tags is not None and is_copy:
                 source = tags["source"][:, begin:end].reshape(*inside.shape, width)[inside]
-            found.append(partial(tag, memory, addresses, source, role.writer(op)))
+            found.append(partial(tag, memory, addresses, width, source, role.writer(op)))
     return found
 
 
-def tag(memory: SharedMemory, addresses: IntArray, source: Any, writer: int) -> None:
-    """Tag bytes with their source and writer."""
-    memory.tags["source"][addresses], memory.tags["writer"][addresses] = source, writer
+def tag(memory: SharedMemory, addresses: IntArray, width: int, source: Any, writer: int) -> None:
+    """Tag the bytes of elements of ``width`` bytes with their source and writer."""
+    places = addresses[..., None] + np.arange(width)
+    memory.tags["source"][places], memory.tags["writer"][places] = source, writer

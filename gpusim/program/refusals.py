@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gpusim.errors import GpusimError, HazardError, LaunchError, nearest
+from gpusim.errors import HazardError, LaunchError, nearest
 from gpusim.workload import ops
 from gpusim.workload.op_arguments import wrong_call
 
@@ -67,34 +67,6 @@ def named(role: str, who: str) -> Iterator[None]:
         if "numpy" not in str(error):
             raise
         raise LaunchError(f"{who}: {error}: an op's numbers are Python's own, int(...) or float(...)") from error
-
-
-def short(value: object) -> str:
-    """Text of a value in a message, of at most a line; a value without one is named by its type."""
-    try:
-        return " ".join(repr(value)[:200].split())
-    except Exception:  # noqa: BLE001  # code of the program's own
-        return f"a {type(value).__name__}"
-
-
-def at_op(error: GpusimError, num_ops: int) -> GpusimError:
-    """The refusal with the number of its op, which follows ``num_ops`` others."""
-    found = type(error)(f"{error} (op {num_ops + 1} of the role)")
-    found.__cause__ = error.__cause__
-    return found
-
-
-def raised_by_program(who: str, num_ops: int, error: Exception | SystemExit) -> GpusimError:
-    """Error for an exception of the program itself, after ``num_ops`` ops."""
-    if isinstance(error, GpusimError):
-        return at_op(error, num_ops)
-    if isinstance(error, TypeError) and (wrong := wrong_call(who, error)) is not None:
-        return at_op(wrong, num_ops)
-    words = " ".join(str(error).split())
-    if num_ops == 0 and isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
-        return LaunchError(f"{who} has a program that does not take the role's context: {words}")
-    raised = f"{type(error).__name__}{f': {words}' if words else ''}"
-    return LaunchError(f"{who}: its program raises {raised} before op {num_ops + 1}")
 
 
 def check_tma_load(kernel: str, op: ops.TmaLoad, held_bytes: int) -> None:

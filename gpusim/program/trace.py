@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
-from inspect import GEN_CREATED, getgeneratorstate, isgeneratorfunction
+from inspect import isgeneratorfunction
 from itertools import count
 from math import ceil
 from struct import error as StructError  # noqa: N812  # it is a class
-from types import GeneratorType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -28,13 +27,14 @@ import numpy as np
 from gpusim.errors import GpusimError, LaunchError
 from gpusim.program.costs import Known, Rows
 from gpusim.program.encode import ENCODERS
-from gpusim.program.refusals import at_op, named, not_integer, raised_by_program, short
+from gpusim.program.refusals import named, not_integer
 from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
 from gpusim.program.time_limit import Watched
 from gpusim.workload.launch import Launch
 from gpusim.workload.op_arguments import check_arguments, key_of
 from gpusim.workload.ops import Op
+from gpusim.workload.programs import at_op, begun, raised_by_program, short
 from gpusim.workload.token import Token
 
 
@@ -77,27 +77,12 @@ class RoleTrace(RoleRows):
             LaunchError: an op that is refused, a program that is no generator, or one that does not end.
         """
         with named(self.spec.name, self.who):
-            program = self._program()
+            program = begun(self.spec, self, self.who)
             num_ops = self._record(program, max_ops)
             is_reused = not self.is_of_cta and self.num_ctas > 1 and not isgeneratorfunction(self.spec.program)
             if is_reused:  # a generator that is given again has nothing left for other CTAs
-                self._program()
+                begun(self.spec, self, self.who)
             return num_ops
-
-    def _program(self) -> Generator[Any, Any, Any]:
-        """The generator of a program, which has not begun."""
-        try:
-            program = self.spec.program(self)
-        except (Exception, SystemExit) as error:
-            raise raised_by_program(self.who, 0, error) from error
-        if type(program) is not GeneratorType and not isinstance(program, Generator):
-            raise LaunchError(f"{self.who} has a program that gives {short(program)}, wants a function that yields ops")
-        if type(program) is GeneratorType and getgeneratorstate(program) != GEN_CREATED:
-            raise self._shared()
-        return program
-
-    def _shared(self) -> LaunchError:
-        return LaunchError(f"{self.who} has a program that gives a generator which has begun before, wants one for each CTA")
 
     def _record(self, program: Generator[Any, Any, Any], max_ops: int) -> int:
         rows, known, token = self.rows, self.known.by_id, None

@@ -163,14 +163,29 @@ def box_copy(tensor: str, described: TensorMap, at: tuple[int, ...], offset_byte
     """
     if described.interleave != "none" or described.oob_fill != "zero" or set(described.element_strides or ()) - {1}:
         raise LayoutError(f"box of {tensor}: use a map without interleave and element strides, filled with zeros")
-    width = described.dtype.num_bytes
-    strides = (1, *(stride // width for stride in described.global_strides_bytes))
-    index, inside = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.bool_)
-    for first, extent, size, stride in zip(at, described.box_dim, described.global_dim, strides, strict=True):
-        along = first + np.arange(extent)[:, None]
-        index = (index + along * stride).reshape(-1)
-        inside = (inside & (along >= 0) & (along < size)).reshape(-1)
-    return Copy(tensor=tensor, index=np.where(inside, index, -1), offsets=_box_offsets(described, offset_bytes))
+    index = _box_index(described) + sum(first * stride for first, stride in zip(at, _strides(described), strict=True))
+    modes = list(zip(at, described.box_dim, described.global_dim, strict=True))
+    if any(first < 0 or first + extent > size for first, extent, size in modes):
+        inside = np.ones(1, dtype=np.bool_)
+        for first, extent, size in modes:
+            along = first + np.arange(extent)[:, None]
+            inside = (inside & (along >= 0) & (along < size)).reshape(-1)
+        index = np.where(inside, index, -1)
+    return Copy(tensor=tensor, index=index, offsets=_box_offsets(described, offset_bytes))
+
+
+def _strides(described: TensorMap) -> tuple[int, ...]:
+    """Strides of a tensor map's modes, in elements."""
+    return 1, *(stride // described.dtype.num_bytes for stride in described.global_strides_bytes)
+
+
+@lru_cache(maxsize=64)
+def _box_index(described: TensorMap) -> IntArray:
+    """Position of each element of a box at coordinate 0, in elements."""
+    index = np.zeros(1, dtype=np.int64)
+    for extent, stride in zip(described.box_dim, _strides(described), strict=True):
+        index = (index + np.arange(extent)[:, None] * stride).reshape(-1)
+    return index
 
 
 @lru_cache(maxsize=256)

@@ -386,6 +386,27 @@ def test_a_slider_asks_nobody(served: Page) -> None:
     expect(served, plain(**words, latency="3.5", hbm_bandwidth="0.25"))
 
 
+def test_the_slider_of_bytes_shows_other_cells_and_a_fault_its_first_wrong_element(served: Page) -> None:
+    """Step 0 copies A to a stage, and step 2 loads it to registers. Then A has a wrong swizzle."""
+
+    def cells() -> list[str]:
+        picture = b64decode(served.js("document.querySelector('main img').src").partition(",")[2]).decode()
+        return re.findall("<rect [^>]*>", picture)
+
+    served.open("bytes.html?kernel=cp_async")
+    served.until_verdict("Step 0 of")
+    first = cells()
+    served.slide("step", "2")
+    served.until_verdict("Step 2 of")
+    assert "Ldmatrix" in served.text(".verdict")
+    assert "equals that of numpy" in served.text("main")
+    assert first and cells() and cells() != first
+    served.slide("fault", "swizzle")
+    served.js("document.querySelector('form').requestSubmit()")
+    served.until(lambda: "differs from that of numpy" in served.text("main"))
+    assert re.search(r"\(lane \d+, value \d+\).* \(bank \d+\), written by CpAsync of A", served.text("main"))
+
+
 def test_the_ring_in_the_page_is_the_reports(served: Page) -> None:
     served.open(f"pipeline.html?{SMALL}&stages=3")
     served.until_verdict("gemm on h200_sxm takes")

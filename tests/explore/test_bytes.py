@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -48,6 +49,20 @@ def test_a_thread_of_ldmatrix_has_the_elements_of_its_fragment() -> None:
     assert "Ldmatrix" in answer.verdict
     words = {row[2]: row[:2] for row in answer.tables[0].rows}
     assert words["thread 1, value 0"] == ("A[0, 2]", "byte 4 of stage 0 of a (bank 1)")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "named"),
+    [
+        ("tma", r"^D\[\d+, \d+\] is -?\d+, wants -?\d+: Wgmma.* byte \d+ of stage 0 of buffer 'a' \(bank \d+\), written by "
+         r"TmaLoad of A"),
+        ("cp_async", r"^D\[.*\(lane \d+, value \d+\).* \(bank \d+\), written by CpAsync of A"),
+        ("copy", r"^out\[.*stored by GlobalStore of out, .*thread \d+, value \d+$"),
+    ],
+)  # fmt: skip
+def test_a_fault_on_request_shows_the_first_wrong_element(kernel: str, named: str) -> None:
+    result = dict(BytesQuestion.of({"kernel": kernel, "fault": "swizzle"}).answer().facts)["Result"]
+    assert re.search(named, result.removeprefix("differs from that of numpy: ")), result
 
 
 def test_the_slider_asks_anew() -> None:

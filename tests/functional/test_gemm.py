@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusim import DataError, DeadlockError, GemmParams, HazardError, load_gpu, run_functional
+from gpusim.functional.mutate import mutated
 from gpusim.functional.number_format import rounded
 from gpusim.workload import ops
 from gpusim.workload.compiled_code import NO_CODE
 from gpusim.workload.dtypes import dtype
 
-from .mutations import mutated, reversed_columns, rolled, swapped_issues
+from .mutations import reversed_columns, rolled, swapped_issues
 
 GPU = load_gpu("h200_sxm")
-SMALL = {"m": 136, "n": 136, "k": 136, "out_dtype": "fp32"}
+SMALL = {"m": 72, "n": 72, "k": 136, "tile": "64x64x64", "out_dtype": "fp32"}
 
 
 def integers(shape: tuple[int, ...], most: int = 3) -> NDArray[np.float64]:
@@ -47,17 +49,20 @@ def problem(params: dict[str, Any]) -> tuple[GemmParams, dict[str, Any], NDArray
 
 FULL = {"alpha": 2.0, "beta": -1.0, "bias": True, "activation": "relu"}
 HGEMM = {"math": "mma_sync", "tile": "64x64x32", "warps": "2x2", "m": 72, "n": 72, "k": 72}
+FMA = {"dtype": "fp32", "tile": "64x64x8", "m": 72, "k": 24}
 CASES: dict[str, dict[str, Any]] = {
     **{
-        f"{schedule} {epilogue}": {"schedule": schedule, "epilogue": epilogue, "persistent": True, "m": 72, "n": 328, **FULL}
+        f"{schedule} {epilogue}": {
+            "schedule": schedule, "epilogue": epilogue, "persistent": True, "tile": "128x64x64", "n": 200, **FULL,
+        }
         for schedule in ("multistage", "warp_specialized", "cooperative", "pingpong")
         for epilogue in ("direct", "smem", "tma_store")
     },
-    **{f"tma wgmma {layout}": {"layout": layout} for layout in ("nt", "nn", "tt")},
+    **{f"tma wgmma {layout}": {"layout": layout, "tile": "128x64x64"} for layout in ("nt", "nn", "tt")},
     **{f"cp_async mma_sync {layout}": {**HGEMM, "layout": layout} for layout in ("tn", "nt", "nn", "tt")},
-    **{f"fma {copy} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40}
+    **{f"fma {copy} {layout}": {**FMA, "copy": copy, "layout": layout}
        for copy in ("cp_async", "ldg") for layout in ("tn", "nt")},
-    **{f"fma {tile} {access} {layout}": {"dtype": "fp32", "copy": copy, "layout": layout, "k": 40, "thread_tile": tile,
+    **{f"fma {tile} {access} {layout}": {**FMA, "copy": copy, "layout": layout, "thread_tile": tile,
                                          "thread_access": access, **FULL}
        for tile, access, copy, layout in (
            ("adjacent", "vector", "cp_async", "tn"), ("interleaved", "scalar", "cp_async", "nt"),
@@ -66,7 +71,7 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"mma_sync of {name}": {"dtype": name, **HGEMM, "k": 128, "tile": "64x64x64", "out_dtype": None}
        for name in ("fp16", "tf32", "fp8", "int8")},
     "tf32 words": {"dtype": "tf32", "layout": "nt", "math": "mma_sync"},
-    "cluster": {"cluster": "2x2", "m": 264, "n": 264}, "cluster MN-major": {"cluster": "2x1", "layout": "nn", "m": 264},
+    "cluster": {"cluster": "2x2", "m": 136, "n": 136}, "cluster MN-major": {"cluster": "2x1", "layout": "nn", "m": 136},
     "batch": {"batch": 2, "k": 64}, "unaligned": {**HGEMM, "m": 65, "n": 67, "k": 71},
     "padded": {"n": 67, "k": 71, "alignment": 8},
     "one stage": {**HGEMM, "stages": 1}, "one register stage": {**HGEMM, "register_stages": 1},
@@ -74,17 +79,17 @@ CASES: dict[str, dict[str, Any]] = {
        for epilogue in ("direct", "smem")},
     "two warp groups": {**HGEMM, "warps": "4x2", **FULL}, "padded rows": {**HGEMM, "swizzle": "none", "pad": 8},
     "no swizzle": {"swizzle": "none"}, "cp_async wgmma": {"copy": "cp_async"},
-    "cp_async producer": {"copy": "cp_async", "schedule": "cooperative"},
+    "cp_async producer": {"copy": "cp_async", "schedule": "cooperative", "tile": "128x64x64"},
     "split along n": {"consumer_split": "n", "tile": "64x256x64", "schedule": "cooperative"},
     "sums in L2": {"epilogue": "tma_reduce", "beta": 1.0},
-    "split-K limits": {"split_k": 2, "split_k_mode": "second_kernel", "k": 264, "bias": True, "clamp": "-40,40"},
-    **{f"split-K {mode}": {"split_k": 3, "split_k_mode": mode, "k": 264, **FULL} for mode in ("in_kernel", "second_kernel")},
-    "split-K serial": {**HGEMM, "split_k": 3, "split_k_mode": "serial", "k": 264, **FULL},
+    "split-K limits": {"split_k": 2, "split_k_mode": "second_kernel", "k": 200, "bias": True, "clamp": "-40,40"},
+    **{f"split-K {mode}": {"split_k": 3, "split_k_mode": mode, "k": 200, **FULL} for mode in ("in_kernel", "second_kernel")},
+    "split-K serial": {**HGEMM, "split_k": 3, "split_k_mode": "serial", "k": 200, **FULL},
     "serialized wgmma": {"tile": "128x128x64", "compiled_code": NO_CODE.replaced(mainloop={"wgmma_serialized": True})},
     "warp groups along n": {**HGEMM, "warps": "1x8", "tile": "64x128x32", "m": 128, "epilogue": "direct", **FULL},
     "array": {"batch": 2, "k": 64, "batch_mode": "array"},
     "array mma_sync": {**HGEMM, "batch": 2, "batch_mode": "array"},
-    "split-K scalar": {"split_k": 2, "split_k_mode": "second_kernel", "splitk_reduction": "scalar", "k": 264},
+    "split-K scalar": {"split_k": 2, "split_k_mode": "second_kernel", "splitk_reduction": "scalar", "k": 200},
 }  # fmt: skip
 
 
@@ -156,8 +161,9 @@ WRONG = [
 @pytest.mark.parametrize(("name", "kind", "change"), WRONG)
 def test_a_wrong_kernel_is_found(name: str, kind: type, change: Any) -> None:
     params, data, expected = problem(CASES[name])
-    with pytest.raises((DataError, DeadlockError, HazardError)):
-        run_functional(mutated(params.launch(GPU), kind, change), data, expected={"D": expected})
+    with suppress(DataError, DeadlockError, HazardError):
+        found = run_functional(mutated(params.launch(GPU), kind, change), data)["D"]
+        assert not np.array_equal(found, expected)
 
 
 def test_warp_groups_that_divide_n_are_refused_at_edges() -> None:

@@ -69,7 +69,7 @@ def test_a_store_to_a_wrong_element_is_named() -> None:
 def one_op(op: ops.Op) -> Launch:
     return Launch(
         kernel="mine", num_ctas=1, num_tiles=1, tensors=tensors(8, 8, 8),
-        roles=(WarpRole(name="all", num_warps=1, program=lambda cta: iter([op])),),
+        roles=(WarpRole(name="all", num_warps=1, program=lambda cta: (each for each in [op])),),
     )
 
 

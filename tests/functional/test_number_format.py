@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from gpusim.functional.number_format import decode, encode, rounded
 from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, INT32, TF32, DType
@@ -13,13 +15,14 @@ from gpusim.workload.dtypes import BF16, FP8, FP16, FP32, INT8, INT32, TF32, DTy
 E5M2 = DType("e5m2", 8, "float")
 
 
-def nearest(value: float, bits: int, least_exponent: int, most: float) -> float:
-    """``value`` rounded to ``bits`` of mantissa, ties to even, in exact arithmetic; at most ``most``."""
+def nearest(value: float, bits: int, least_exponent: int, most: float, *, is_tie_up: bool = False) -> float:
+    """``value`` rounded to ``bits`` of mantissa, ties to even or away from 0, in exact arithmetic; at most ``most``."""
     exact, exponent = abs(Fraction(value)), least_exponent
     while exact >= Fraction(2) ** (exponent + 1):
         exponent += 1
     unit = Fraction(2) ** (exponent - bits)
-    return float(np.copysign(min(float(round(exact / unit) * unit), most), value))
+    number = int(exact / unit + Fraction(1, 2)) if is_tie_up else round(exact / unit)
+    return float(np.copysign(min(float(number * unit), most), value))
 
 
 @pytest.mark.parametrize(
@@ -28,10 +31,31 @@ def nearest(value: float, bits: int, least_exponent: int, most: float) -> float:
 )
 def test_values_round_to_the_nearest_ties_to_even(element: DType, bits: int, least: int, most: float) -> None:
     random = np.random.default_rng(0)
-    values = (random.standard_normal(400) * 2.0 ** random.integers(-12, 9, 400)).astype(np.float32)
+    values = (random.standard_normal(150) * 2.0 ** random.integers(-12, 9, 150)).astype(np.float32)
     ties = np.float32(1) + np.arange(8, dtype=np.float32) * np.float32(2.0 ** -(bits + 1))
     for value, found in zip([*values, *ties], rounded(np.array([*values, *ties]), element), strict=True):
         assert found == nearest(float(value), bits, least, most)
+
+
+ROUNDINGS = [
+    (BF16, 7, -126, float(np.float32(3.3895314e38))), (FP16, 10, -14, 65504.0), (FP8, 3, -6, 448.0), (E5M2, 2, -14, 57344.0),
+    (TF32, 10, -126, 3.4e38),
+]  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    mantissa=st.integers(0, 2047), below=st.integers(-1, 1), last=st.integers(14, 50), exponent=st.integers(-160, 126),
+    sign=st.sampled_from([-1.0, 1.0]),
+)  # fmt: skip
+@example(mantissa=8, below=1, last=40, exponent=0, sign=1.0)  # of bf16: the tie 1 + 2^-8, and 2^-40 more
+def test_values_of_float64_are_rounded_once(mantissa: int, below: int, last: int, exponent: int, sign: float) -> None:
+    """Ties of each type, or almost ties: a difference that fp32 loses decides."""
+    value = sign * (1 + mantissa * 2.0**-11 + below * 2.0**-last) * 2.0**exponent
+    for element, bits, least, most in ROUNDINGS:
+        if abs(value) <= most:
+            wanted = nearest(value, bits, least, most, is_tie_up=element is TF32)
+            assert rounded(np.array([value]), element)[0] == wanted, element
 
 
 def test_tf32_ties_go_away_from_zero_and_its_last_bits_are_ignored() -> None:
