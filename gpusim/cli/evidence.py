@@ -34,7 +34,7 @@ def calibrate_command(gpu_name: Gpu, measured: Measured = None, kernels: Kernels
 
     output = output_path(json_path, "--json")
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
-    lines = calibrate(cases_named(kernels), folder, gpu)
+    lines = calibrate(cases_named(kernels, gpu), folder, gpu)
     if not lines and kernels:
         raise ConfigError(
             f"calibrate: {folder} has no rows of {', '.join(kernels)} that give a parameter; leave out --kernel to see all"
@@ -47,11 +47,12 @@ def calibrate_command(gpu_name: Gpu, measured: Measured = None, kernels: Kernels
     console_for(output).print(toml_lines(lines, gpu), markup=False, soft_wrap=True)
 
 
-def cases_named(names: Sequence[str] | None) -> list[Case]:
-    """Cases of ``--kernel``, all by default."""
+def cases_named(names: Sequence[str] | None, gpu: GpuSpec) -> list[Case]:
+    """Cases of ``--kernel``, all by default, made for ``gpu``."""
     from gpusim.evidence.cases.case import case_names, load_case
+    from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 
-    return [load_case(name) for name in (dict.fromkeys(names) if names else case_names())]
+    return [load_case(name, gpu=MeasuredGpu.of(gpu)) for name in (dict.fromkeys(names) if names else case_names())]
 
 
 def measured_folder(measured: str | None, gpu_name: str) -> Path:

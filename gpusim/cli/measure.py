@@ -170,16 +170,32 @@ def _build(cases: Sequence[Case], arch: str | None, folder: Path | None, *, is_l
 
 
 def _plan(cases: Sequence[Case], options: Options, arch: str) -> None:
-    """Print the kernels that a GPU of that architecture has groups for, with their configs, and the time of all."""
+    """Print what a GPU of that architecture would measure, why it measures nothing else, and the time of all."""
     from gpusim.evidence.bench.runner import jobs
+    from gpusim.evidence.cases.case import load_case
+    from gpusim.evidence.cases.measured_gpu import MeasuredGpu
     from gpusim.evidence.toolchain.cuda_toolkit import capability_of
+    from gpusim.machine.config import load_gpu
 
-    work, skipped = jobs(cases, replace(options, out=options.out / arch), capability_of(arch))
+    capability = capability_of(arch)
+    like = load_gpu("a100_sxm_80gb" if capability < (9, 0) else "h200_sxm")
+    sizes = replace(MeasuredGpu.of(like), capability=capability)
+    cases = [load_case(case.name, gpu=sizes) for case in cases]
+    work, skipped = jobs(cases, replace(options, out=options.out / arch, gpu=sizes))
     for case in cases:
-        if num := sum(len(job.configs) for job in work if job.case is case):
-            typer.echo(f"{case.name}: {num} configs")
+        num = sum(len(job.configs) for job in work if job.case is case)
+        left_out: dict[str, list[str]] = {}
+        for name, group in case.groups.items():
+            if lacks := group.lacks(sizes):
+                left_out.setdefault(lacks, []).append(name)
+        why = "; ".join(f"{', '.join(names) if num else 'it'} {lacks}" for lacks, names in left_out.items())
+        typer.echo(f"{case.name}: {f'{num} configs' if num else 'nothing'}{f', for {why}' if why and not num else ''}"
+                   f"{f'; not {why}' if why and num else ''}")
     num = sum(len(job.configs) for job in work)
-    typer.echo(f"{num} configs in about {_seconds(work) / 60:.0f} minutes; {len(skipped)} groups need a later GPU")
+    typer.echo(
+        f"{num} configs in about {_seconds(work) / 60:.0f} minutes on a GPU of {sizes.num_sms} SMs; {len(skipped)} groups need "
+        "another GPU"
+    )
 
 
 def _seconds(work: Sequence[Job]) -> float:
@@ -198,7 +214,7 @@ def _tell_names(cases: Sequence[Case], options: Options) -> None:
     ncu = find_ncu()
     for case in cases:
         versions = built(case).compiler if case.framework else ""
-        work, _ = jobs([case], replace(options, out=options.out / "none"), gpu.capability)
+        work, _ = jobs([case], replace(options, out=options.out / "none"))
         lines = [line for job in work for line in launches_of(case, job.group, job.configs, ncu)]
         path = options.out / gpu.folder / f"{case.name}.launches.csv"
         write_launches(path, [{**line, "gpu": gpu.name, "versions": versions} for line in lines])
@@ -215,13 +231,14 @@ def measure(cases: Sequence[Case], options: Options, folder: Path | None, until:
     from gpusim.evidence.bench.child_process import find_ncu
     from gpusim.evidence.bench.runner import PROBE, Bench, jobs
     from gpusim.evidence.cases.case import load_case
-    from gpusim.evidence.toolchain.cuda_toolkit import find_gpu
+    from gpusim.evidence.toolchain.cuda_toolkit import find_gpu, sizes_of
 
     gpu = find_gpu()
     if find_spec("pycuda") is None:
         raise ConfigError("measure: PyCUDA is missing, wants pip install -e '.[cuda]' in the checkout")
-    options = replace(options, out=options.out / gpu.folder)
-    work, skipped = jobs(cases, options, gpu.capability)
+    options = replace(options, out=options.out / gpu.folder, gpu=sizes_of(gpu))
+    cases = [load_case(case.name, gpu=options.gpu) for case in cases]
+    work, skipped = jobs(cases, options)
     console = Console(stderr=True)
     for sentence in skipped:
         console.print(sentence, highlight=False, markup=False)
@@ -243,7 +260,7 @@ def measure(cases: Sequence[Case], options: Options, folder: Path | None, until:
         for job in work:
             progress.update(task, description=f"{job.case.name} {job.group}")
             _run(bench, job, until, console)
-    _finish(cases, options, gpu.capability, console)
+    _finish(cases, options, console)
 
 
 def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
@@ -252,7 +269,7 @@ def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
             console.print(sentence, highlight=False, markup=False)
 
 
-def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:
+def _finish(cases: Sequence[Case], options: Options, console: Console) -> None:
     """Print how the simulator's rules match the measurements, and what is left."""
     from gpusim.evidence.bench.runner import jobs
     from gpusim.evidence.validate.judge import judge, summaries
@@ -263,5 +280,5 @@ def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int]
         found = summaries(judge(cases, options.out, load_gpu(options.out.name), tiers=[COUNTS]))
         if found:
             render_summaries(found, console)
-    left = sum(len(job.configs) for job in jobs(cases, options, capability)[0])
+    left = sum(len(job.configs) for job in jobs(cases, options)[0])
     console.print(f"{left} configs are left: the same command goes on with them" if left else "all configs are done")
