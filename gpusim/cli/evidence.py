@@ -13,6 +13,7 @@ from gpusim.errors import ConfigError, full_gpu_name
 
 if TYPE_CHECKING:
     from gpusim.evidence.cases.case import Case
+    from gpusim.machine.config import GpuSpec
 
 Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="a GPU's name or a TOML file")]
 Measured = Annotated[

@@ -181,21 +181,20 @@ def _plan(cases: Sequence[Case], options: Options, arch: str) -> None:
     like = load_gpu("a100_sxm_80gb" if capability < (9, 0) else "h200_sxm")
     sizes = replace(MeasuredGpu.of(like), capability=capability)
     cases = [load_case(case.name, gpu=sizes) for case in cases]
-    work, skipped = jobs(cases, replace(options, out=options.out / arch, gpu=sizes))
+    work, _ = jobs(cases, replace(options, out=options.out / arch, gpu=sizes))
     for case in cases:
         num = sum(len(job.configs) for job in work if job.case is case)
         left_out: dict[str, list[str]] = {}
         for name, group in case.groups.items():
             if lacks := group.lacks(sizes):
                 left_out.setdefault(lacks, []).append(name)
-        why = "; ".join(f"{', '.join(names) if num else 'it'} {lacks}" for lacks, names in left_out.items())
-        typer.echo(f"{case.name}: {f'{num} configs' if num else 'nothing'}{f', for {why}' if why and not num else ''}"
-                   f"{f'; not {why}' if why and num else ''}")
+        if num:
+            reasons = (f"without {', '.join(names)}, for it {lacks}" for lacks, names in left_out.items())
+            typer.echo("; ".join([f"{case.name}: {num} configs", *reasons]))
+        elif left_out:
+            typer.echo(f"{case.name}: nothing, for it {' and '.join(left_out)}")
     num = sum(len(job.configs) for job in work)
-    typer.echo(
-        f"{num} configs in about {_seconds(work) / 60:.0f} minutes on a GPU of {sizes.num_sms} SMs; {len(skipped)} groups need "
-        "another GPU"
-    )
+    typer.echo(f"{num} configs in about {_seconds(work) / 60:.0f} minutes on {sizes.num_sms} SMs")
 
 
 def _seconds(work: Sequence[Job]) -> float:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
-from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.measured_gpu import MeasuredGpu, measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.config import GpuSpec, load_gpu
@@ -158,7 +157,7 @@ def ramp() -> list[Config]:
     found = Config.sweep(grid=grids, slots=32, kernel="empty")
     found += Config.sweep(grid=grids, slots=32)
     found += Config.sweep(grid=(NUM_SMS, 8 * NUM_SMS), threads=(128, 512, 1024), slots=1, kernel="empty")
-    found += Config.sweep(grid=(1, NUM_SMS // 2, NUM_SMS, 2 * NUM_SMS), slots=1, threads=384, registers=128, stay_cycles=1000)
+    found += Config.sweep(grid=(1, *grids[4:7]), slots=1, threads=384, registers=128, stay_cycles=1000)
     return found
 
 

@@ -25,7 +25,8 @@ SIZES = (512 * MIB, 2048 * MIB)
 """Of the array. What a launch takes beside is the same in both, and not in the difference."""
 THREADS = (128, 256, 512, 1024)
 UNTOUCHED = 0xFF
-SMEM_OF_CTAS = {0: 0, 4: min(50 * 1024, measured_gpu().smem_per_sm_bytes // 4 - 2048), 2: min(100 * 1024, measured_gpu().smem_per_sm_bytes // 2 - 2048), 1: min(200 * 1024, measured_gpu().smem_per_cta_bytes)}
+SMEM_BYTES = measured_gpu().smem_per_sm_bytes
+SMEM_OF_CTAS = {0: 0, **{ctas: min(200 * 1024 // ctas, SMEM_BYTES // ctas - 2048) for ctas in (4, 2, 1)}}
 """CTAs that an SM has at most (0: as many as there is room for) to the dynamic shared memory that sees to it, in bytes."""
 PAUSES = (500, 2000)
 NUM_SMS = measured_gpu().num_sms

@@ -132,7 +132,7 @@ def side_correlations(probed: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Time of the settled rounds, and latencies of single lines from both sides."""
-    wrong_if(outputs["flags"][1], f"a wait was given up: SMs have other numbers than 0 to {NUM_CTAS - 1}, or a CTA never came")
+    wrong_if(outputs["flags"][1], f"a wait was given up: an SM has a number from {NUM_CTAS} on, or a CTA never came")
     told, rounds = outputs["told"], outputs["rounds"].astype(np.float64)
     wrong_if((told[:, 0] < 0).any() or (rounds < 0).any(), "an SM never came")
     correlations = side_correlations(outputs["probed"])

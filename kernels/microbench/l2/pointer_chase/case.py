@@ -72,7 +72,8 @@ class Config(ConfigRow):
 def footprint_configs() -> list[Config]:
     """Every footprint, lines in random order: cached in L1 and not, warm and cold, from two SMs; warm in L2 from four."""
     sweeps = [
-        ("chase_ca", "self", (0, MIDDLE_SM)), ("chase_cg", "self", (0, NUM_CTAS // 4, MIDDLE_SM, NUM_CTAS - 1)), ("chase_cg", "none", (0, MIDDLE_SM)),
+        ("chase_ca", "self", (0, MIDDLE_SM)), ("chase_cg", "self", (0, NUM_CTAS // 4, MIDDLE_SM, NUM_CTAS - 1)),
+        ("chase_cg", "none", (0, MIDDLE_SM)),
         ("chase_ca", "none", (0,)),
     ]  # fmt: skip
     return [
