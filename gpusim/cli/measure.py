@@ -178,7 +178,7 @@ def _plan(cases: Sequence[Case], options: Options, arch: str) -> None:
     from gpusim.machine.config import load_gpu
 
     capability = capability_of(arch)
-    like = load_gpu("a100_sxm_80gb" if capability < (9, 0) else "h200_sxm")
+    like = load_gpu(MeasuredGpu(capability=capability).description)
     sizes = replace(MeasuredGpu.of(like), capability=capability)
     cases = [load_case(case.name, gpu=sizes) for case in cases]
     work, _ = jobs(cases, replace(options, out=options.out / arch, gpu=sizes))

@@ -441,7 +441,7 @@ def _loaded(name: str, folder: Path, gpu: MeasuredGpu) -> Case:
         hint = "wants its name alone" if "/" in name else nearest(name, case_names(folder))
         hint += " (gpusim measure lists them)"
         raise ConfigError(f"{name!r} is no kernel with a case.py in {folder}; {hint}")
-    other = "" if gpu == MeasuredGpu() else f"_for_{abs(hash(gpu))}"  # a module of its own for each GPU
+    other = "" if gpu == MeasuredGpu() else f"_for_{abs(hash(gpu))}"  # one module for each GPU
     spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}{other}", kernel_folder(name, folder) / "case.py")
     if spec is None or spec.loader is None:
         raise ConfigError(f"{kernel_path(name)}/case.py: cannot be imported, wants a Python file")

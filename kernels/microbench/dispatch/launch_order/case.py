@@ -24,7 +24,7 @@ NUM_SMS = measured_gpu().num_sms
 SMEM_PER_SM_BYTES, MOST_SMEM_BYTES = measured_gpu().smem_per_sm_bytes, measured_gpu().smem_per_cta_bytes
 RESERVED_SMEM_BYTES = 1024
 CLUSTERS = ((2, 132), (4, 120), (8, 120)) if measured_gpu() == MeasuredGpu() else ()
-"""Of CTAs, and how many CTAs in such clusters are there at once; of other GPUs nobody knows how many."""
+"""CTAs of a cluster, and CTAs in such clusters that are there at once; unknown of other GPUs."""
 NUM_PAIRS = 8
 STEP_CYCLES = 250
 """In such steps CTAs stay longer than others."""

@@ -26,7 +26,7 @@ SIZES = (512 * MIB, 2048 * MIB)
 THREADS = (128, 256, 512, 1024)
 UNTOUCHED = 0xFF
 SMEM_BYTES = measured_gpu().smem_per_sm_bytes
-SMEM_OF_CTAS = {0: 0, **{ctas: min(200 * 1024 // ctas, SMEM_BYTES // ctas - 2048) for ctas in (4, 2, 1)}}
+SMEM_OF_CTAS = {0: 0, **{1 << turn: min(200 * 1024 >> turn, (SMEM_BYTES >> turn) - 2048) for turn in range(3)}}
 """CTAs that an SM has at most (0: as many as there is room for) to the dynamic shared memory that sees to it, in bytes."""
 PAUSES = (500, 2000)
 NUM_SMS = measured_gpu().num_sms

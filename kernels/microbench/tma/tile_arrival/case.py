@@ -102,7 +102,7 @@ def _config(way: str, source: str, kib: int, num_live: int, in_flight: int = 1, 
 
 
 def _fitting(configs: list[Row]) -> list[Row]:
-    """Those whose stages find room in shared memory, with what else a CTA keeps there."""
+    """Configs whose stages fit in shared memory, with what else a CTA keeps there."""
     return [item for item in configs if item.in_flight * item.tile_bytes <= MEASURED.smem_per_cta_bytes - 8 * KIB]
 
 
