@@ -13,6 +13,7 @@ from gpusim.errors import ConfigError, full_gpu_name
 
 if TYPE_CHECKING:
     from gpusim.evidence.cases.case import Case
+    from gpusim.machine.config import GpuSpec
 
 Gpu = Annotated[str, typer.Option("--gpu", metavar="NAME|TOML", help="a GPU's name or a TOML file")]
 Measured = Annotated[
@@ -41,7 +42,7 @@ def calibrate_command(
 
     output = output_path(json_path, "--json")
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
-    lines = calibrate(cases_named(kernels), folder, gpu)
+    lines = calibrate(cases_named(kernels, gpu), folder, gpu)
     if not lines and kernels:
         raise ConfigError(
             f"calibrate: {folder} has no rows of {', '.join(kernels)} that give a parameter; leave out --kernel to see all"
@@ -64,11 +65,12 @@ def calibrate_command(
         render_unsettled(unsettled(gpu, given), {path.stem for path in folder.glob("*.csv")}, notes)
 
 
-def cases_named(names: Sequence[str] | None) -> list[Case]:
-    """Cases of ``--kernel``, all by default."""
+def cases_named(names: Sequence[str] | None, gpu: GpuSpec) -> list[Case]:
+    """Cases of ``--kernel``, all by default, made for ``gpu``."""
     from gpusim.evidence.cases.case import case_names, load_case
+    from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 
-    return [load_case(name) for name in (dict.fromkeys(names) if names else case_names())]
+    return [load_case(name, gpu=MeasuredGpu.of(gpu)) for name in (dict.fromkeys(names) if names else case_names())]
 
 
 def measured_folder(measured: str | None, gpu_name: str) -> Path:

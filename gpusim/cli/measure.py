@@ -133,26 +133,37 @@ def _list() -> None:
 
 
 def _plan(cases: Sequence[Case], options: Options, gpu_name: str) -> None:
-    """Print what is left of each case, the most important first, and about how long it takes."""
+    """Print what is left of each case, about how long it takes, and what the GPU cannot measure."""
     from rich.table import Table
 
     from gpusim.cli.options import find_gpu
     from gpusim.evidence.bench.runner import jobs
+    from gpusim.evidence.cases.case import load_case
+    from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 
     gpu = find_gpu(gpu_name, "--plan")
-    options = replace(options, out=options.out / gpu.base_name)
-    every, later = jobs(cases, options, divmod(round(10 * gpu.compute_capability), 10))
-    work = [job for job in every if job.configs]
+    sizes = MeasuredGpu.of(gpu)
+    options = replace(options, out=options.out / gpu.base_name, gpu=sizes)
+    cases = [load_case(case.name, gpu=sizes) for case in cases]
+    work = [job for job in jobs(cases, options)[0] if job.configs]
     table = Table("kernel", "configs left", "minutes", box=None)
     for name in dict.fromkeys(job.case.name for job in work):
         mine = [job for job in work if job.case.name == name]
         table.add_row(name, str(sum(len(job.configs) for job in mine)), f"{_seconds(mine) / 60:.1f}")
     console = console_for(None)
     console.print(table)
+    for case in cases:
+        left_out: dict[str, list[str]] = {}
+        for name, group in case.groups.items():
+            if lacks := group.lacks(sizes):
+                left_out.setdefault(lacks, []).append(name)
+        if left_out and sum(map(len, left_out.values())) == len(case.groups):
+            typer.echo(f"{case.name}: nothing, for it {' and '.join(left_out)}")
+        elif left_out:
+            reasons = (f"without {', '.join(names)}, for it {lacks}" for lacks, names in left_out.items())
+            typer.echo(f"{case.name}: {'; '.join(reasons)}")
     num, minutes = sum(len(job.configs) for job in work), _seconds(work) / 60
     console.print(f"{gpu.name}: {num:,} configs are left to measure, about {minutes:.0f} minutes, into {options.out}")
-    if later:
-        console.print(f"{len(later)} groups of configs need a later GPU")
 
 
 def _seconds(work: Sequence[Job]) -> float:
@@ -212,7 +223,7 @@ def _tell_names(cases: Sequence[Case], options: Options) -> None:
     ncu = find_ncu()
     for case in cases:
         versions = built(case).compiler if case.framework else ""
-        work, _ = jobs([case], replace(options, out=options.out / "none"), gpu.capability)
+        work, _ = jobs([case], replace(options, out=options.out / "none"))
         lines = [line for job in work for line in launches_of(case, job.group, job.configs, ncu)]
         path = options.out / gpu.folder / f"{case.name}.launches.csv"
         write_launches(path, [{**line, "gpu": gpu.name, "versions": versions} for line in lines])
@@ -229,13 +240,14 @@ def measure(cases: Sequence[Case], options: Options, folder: Path | None, until:
     from gpusim.evidence.bench.child_process import find_ncu
     from gpusim.evidence.bench.runner import PROBE, Bench, jobs
     from gpusim.evidence.cases.case import load_case
-    from gpusim.evidence.toolchain.cuda_toolkit import find_gpu
+    from gpusim.evidence.toolchain.cuda_toolkit import find_gpu, sizes_of
 
     gpu = find_gpu()
     if find_spec("pycuda") is None:
         raise ConfigError("measure: PyCUDA is missing, wants pip install -e '.[cuda]' in the checkout")
-    options = replace(options, out=options.out / gpu.folder)
-    work, skipped = jobs(cases, options, gpu.capability)
+    options = replace(options, out=options.out / gpu.folder, gpu=sizes_of(gpu))
+    cases = [load_case(case.name, gpu=options.gpu) for case in cases]
+    work, skipped = jobs(cases, options)
     console = Console(stderr=True)
     for sentence in skipped:
         console.print(sentence, highlight=False, markup=False)
@@ -257,7 +269,7 @@ def measure(cases: Sequence[Case], options: Options, folder: Path | None, until:
         for job in work:
             progress.update(task, description=f"{job.case.name} {job.group}")
             _run(bench, job, until, console)
-    _finish(cases, options, gpu.capability, console)
+    _finish(cases, options, console)
 
 
 def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
@@ -266,7 +278,7 @@ def _run(bench: Bench, job: Job, until: float, console: Console) -> None:
             console.print(sentence, highlight=False, markup=False)
 
 
-def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int], console: Console) -> None:
+def _finish(cases: Sequence[Case], options: Options, console: Console) -> None:
     """Print how the simulator's rules match the measurements, and what is left."""
     from gpusim.evidence.bench.runner import jobs
     from gpusim.evidence.validate.judge import judge, summaries
@@ -277,5 +289,5 @@ def _finish(cases: Sequence[Case], options: Options, capability: tuple[int, int]
         found = summaries(judge(cases, options.out, load_gpu(options.out.name), tiers=[COUNTS]))
         if found:
             render_summaries(found, console)
-    left = sum(len(job.configs) for job in jobs(cases, options, capability)[0])
+    left = sum(len(job.configs) for job in jobs(cases, options)[0])
     console.print(f"{left} configs are left: the same command goes on with them" if left else "all configs are done")

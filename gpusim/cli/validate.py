@@ -87,7 +87,7 @@ def validate_command(
         _validate_published(gpu_name, worst, output)
         return
     gpu, folder = find_gpu(gpu_name, "--gpu"), measured_folder(measured, gpu_name)
-    cases = cases_named(kernels)
+    cases = cases_named(kernels, gpu)
     for sentence in not_judged(cases, folder, wanted, gpu, knows_all=not kernels):
         typer.echo(f"gpusim: {sentence}", err=True)
     for sentence in unmeasured(cases, folder):

@@ -7,20 +7,24 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpusim import load_gpu
 from gpusim.cli import main
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench.child_process import Ended, run_child
 from gpusim.evidence.bench.gpu import Plan
 from gpusim.evidence.bench.runner import Bench, Chunk, Job, Options, counted_text, jobs, match_profiles
 from gpusim.evidence.cases.case import Config, case_names, load_case
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 from gpusim.evidence.cases.rows import Table
 from gpusim.evidence.toolchain import cuda_toolkit as toolkit
-from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, arch_of, capability_of, find_gpu, source_hash
+from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, arch_of, capability_of, find_gpu, sizes_of, source_hash
 
 H200 = GpuFound("NVIDIA H200", (9, 0), "580.159.04")
+A100 = MeasuredGpu.of(load_gpu("a100_sxm_80gb"))
 CASES = [load_case(name) for name in case_names()]
 
 
@@ -38,7 +42,7 @@ def job(num: int, name: str = "global_access", group: str = "load") -> Job:
 
 
 def test_wide_loads_and_atomics_come_first(tmp_path: Path) -> None:
-    work, _ = jobs(CASES, Options(out=tmp_path), (9, 0))
+    work, _ = jobs(CASES, Options(out=tmp_path))
     groups = [item.group for item in work]
     assert groups[0] == "wide"
     assert all(item.rules.rank <= 1 for item in work[: groups.index("atomic")])
@@ -46,7 +50,7 @@ def test_wide_loads_and_atomics_come_first(tmp_path: Path) -> None:
 
 
 def test_an_a100_is_not_asked_what_needs_hopper_and_says_so(tmp_path: Path) -> None:
-    work, skipped = jobs(CASES, Options(out=tmp_path), (8, 0))
+    work, skipped = jobs(CASES, Options(out=tmp_path, gpu=A100))
     assert {item.case.name for item in work} >= {"shared_access", "global_access"}
     assert all(item.rules.least_capability <= (8, 0) for item in work)
     assert "stmatrix" not in {item.group for item in work}
@@ -54,15 +58,15 @@ def test_an_a100_is_not_asked_what_needs_hopper_and_says_so(tmp_path: Path) -> N
 
 
 def test_only_names_groups_or_kernels(tmp_path: Path) -> None:
-    work, _ = jobs(CASES, Options(out=tmp_path, only=("ld_shared_b*",)), (9, 0))
+    work, _ = jobs(CASES, Options(out=tmp_path, only=("ld_shared_b*",)))
     kernels = {config["kernel"] for item in work for config in item.configs}
     assert kernels == {f"ld_shared_b{bits}" for bits in (8, 16, 32, 64, 128)}
     with pytest.raises(ConfigError, match="matches no group"):
-        jobs(CASES, Options(out=tmp_path, only=("ld_shred",)), (9, 0))
+        jobs(CASES, Options(out=tmp_path, only=("ld_shred",)))
 
 
 def test_without_counters_only_kernels_with_times_of_their_own_are_measured(tmp_path: Path) -> None:
-    work, _ = jobs(CASES, Options(out=tmp_path, has_counters=False), (9, 0))
+    work, _ = jobs(CASES, Options(out=tmp_path, has_counters=False))
     has_times = {case.name for case in CASES if case.values or any(group.times for group in case.groups.values())}
     assert {item.case.name for item in work} == has_times
     assert "shared_access" not in {item.case.name for item in work}
@@ -70,15 +74,15 @@ def test_without_counters_only_kernels_with_times_of_their_own_are_measured(tmp_
 
 def test_what_is_done_is_not_measured_again(tmp_path: Path) -> None:
     options = Options(out=tmp_path, only=("one_box",))
-    (first,), _ = jobs(CASES, options, (9, 0))
+    (first,), _ = jobs(CASES, options)
     measured, aside = first.configs[0], first.configs[1]
     reason = {"seed": 1, "group": "one_box", "config": dict(aside), "reason": "wrong answer"}
     Table.read(tmp_path / "tma_writes.csv").append({}, [{"seed": "1", "group": "one_box", **measured}], [reason])
-    (again,), _ = jobs(CASES, options, (9, 0))
+    (again,), _ = jobs(CASES, options)
     assert again.configs == first.configs[2:]
-    (retried,), _ = jobs(CASES, Options(out=tmp_path, only=("one_box",), retries=True), (9, 0))
+    (retried,), _ = jobs(CASES, Options(out=tmp_path, only=("one_box",), retries=True))
     assert retried.configs == first.configs[1:]
-    (other_seed,), _ = jobs(CASES, Options(out=tmp_path, only=("one_box",), seed=2), (9, 0))
+    (other_seed,), _ = jobs(CASES, Options(out=tmp_path, only=("one_box",), seed=2))
     assert other_seed.configs == first.configs
 
 
@@ -303,8 +307,39 @@ def test_a_case_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
 
 
 def test_a_plan_needs_no_gpu_and_has_only_what_its_architecture_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """launch_order and tma_writes need 9.0, kernel_end does not."""
-    assert main(["measure", "kernel_end", "launch_order", "tma_writes", "--plan", "a100_sxm_80gb"]) == 0
+    """launch_order follows the SMs, clusters and TMA need 9.0."""
+    names = ["kernel_end", "launch_order", "line_sharing", "tma_writes"]
+    assert main(["measure", *names, "--plan", "a100_sxm_80gb"]) == 0
     planned = capsys.readouterr().out
-    assert "kernel_end " in planned and "launch_order" not in planned and "tma_writes" not in planned
-    assert planned.splitlines()[-1].endswith("groups of configs need a later GPU")
+    assert all(f"\n{name} " in planned for name in names[:3]) and "\ntma_writes " not in planned
+    assert "line_sharing: without multicast, for it needs compute capability 9.0" in planned
+    assert "tma_writes: nothing, for it needs compute capability 9.0" in planned
+
+
+def test_the_grid_of_a_kernel_that_is_made_for_132_sms_is_not_launched_on_others(tmp_path: Path) -> None:
+    case = load_case("tile_sharing")
+    work, skipped = jobs([case], Options(out=tmp_path, gpu=MeasuredGpu(num_sms=114)))
+    assert not work and set(skipped) == {f"tile_sharing {name}: is made for 132 SMs, skipped" for name in case.groups}
+    assert jobs([case], Options(out=tmp_path))[0]
+
+
+def test_a_child_loads_its_case_for_the_gpu_of_its_plan(tmp_path: Path) -> None:
+    plan = Plan(case="cold_code", cubin="", configs=[], is_counted=False, results="", gpu=A100)
+    plan.write(tmp_path / "plan.json")
+    assert Plan.read(tmp_path / "plan.json") == plan
+
+
+def test_sizes_are_those_that_the_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        def cuInit(self, flags: int) -> int:  # noqa: N802 - the driver's name
+            return flags
+
+        def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
+            return ordinal
+
+        def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:  # noqa: N802
+            value._obj.value = {16: 108, 81: 167_936, 97: 166_912}[attribute]
+            return 0
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Driver())
+    assert sizes_of(GpuFound("NVIDIA A100-SXM4-80GB", (8, 0), "580")) == A100

@@ -10,7 +10,7 @@ import ctypes
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from gpusim.evidence.cases.case import (
     WrongAnswer,
     load_case,
 )
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 from gpusim.workload.tma.boxes import TensorMap
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Plan:
     """Protocols in which every config is timed."""
     probe: str = ""
     """Cubin of the stopwatch's kernels; empty where no config is timed."""
+    gpu: MeasuredGpu = field(default_factory=MeasuredGpu)
+    """The GPU that the configs are made for."""
 
     def write(self, path: Path) -> None:
         """Write the plan to ``path`` as JSON."""
@@ -83,7 +86,8 @@ class Plan:
     def read(cls, path: Path) -> Plan:
         """Plan in a file that :meth:`write` wrote."""
         document = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**document | {"times": tuple(document["times"])})
+        of_gpu = document["gpu"] | {"capability": tuple(document["gpu"]["capability"])}
+        return cls(**document | {"times": tuple(document["times"]), "gpu": MeasuredGpu(**of_gpu)})
 
 
 def launch_plan(path: Path) -> None:
@@ -96,7 +100,7 @@ def launch_plan(path: Path) -> None:
         ConfigError: there is no PyCUDA, or no GPU that it can use.
     """
     plan = Plan.read(path)
-    case = load_case(plan.case)
+    case = load_case(plan.case, gpu=plan.gpu)
     is_ours = case.framework is None
     cubin = Path(plan.cubin) if is_ours or plan.cubin.endswith(".cubin") else None
     gpu = Gpu(cubin) if is_ours else Gpu(cubin, frameworks_of=case)

@@ -34,6 +34,7 @@ from gpusim.evidence.bench.frameworks import MARK
 from gpusim.evidence.bench.gpu import Plan
 from gpusim.evidence.bench.timing import PROTOCOL, VALUES
 from gpusim.evidence.cases.case import Case, Config, Group, key_of
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 from gpusim.evidence.cases.rows import Table, number_text
 from gpusim.evidence.nsight.ncu_command import Profile, added_up, available, between_marks, parse_profiles, with_followers
 from gpusim.evidence.toolchain.cuda_toolkit import Cubin, GpuFound, gpu_state
@@ -90,6 +91,8 @@ class Options:
     retries: bool = False
     """Whether configs that were put aside are tried again."""
     chunk_configs: int = CHUNK_CONFIGS
+    gpu: MeasuredGpu = field(default_factory=MeasuredGpu)
+    """The GPU that the cases are loaded for."""
 
     def counted(self, group: Group) -> tuple[str, ...]:
         """Metrics that are counted of a group's rows, each once."""
@@ -101,7 +104,7 @@ def table_path(case: Case, options: Options) -> Path:
     return options.out / f"{case.name}.csv"
 
 
-def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -> tuple[list[Job], list[str]]:
+def jobs(cases: Iterable[Case], options: Options) -> tuple[list[Job], list[str]]:
     """(jobs, the most important first; a sentence for each group that this GPU cannot run).
 
     Raises:
@@ -116,9 +119,8 @@ def jobs(cases: Iterable[Case], options: Options, capability: tuple[int, int]) -
             configs = case.configs(name, options.seed)
             names |= {name, *(config["kernel"] for config in configs)}
             wanted = [config for config in configs if _is_wanted(name, config, options.only)]
-            if wanted and capability < group.least_capability:
-                least = ".".join(map(str, group.least_capability))
-                skipped.append(f"{case.name} {name}: needs compute capability {least}, skipped")
+            if wanted and (lacks := group.lacks(options.gpu)):
+                skipped.append(f"{case.name} {name}: {lacks}, skipped")
             elif wanted and (options.has_counters or case.values or group.times):
                 left = tuple(config for config in wanted if (name, key_of(config)) not in done)
                 job_list.append(Job(case, name, left))
@@ -260,7 +262,7 @@ class Bench:
         Plan(
             case=job.case.name, cubin=str(self.cubins[job.case.name].path), configs=[dict(configs[idx]) for idx in wanted],
             is_counted=ncu is not None, results=str(results), times=() if ncu else job.rules.times,
-            probe=str(self.cubins[PROBE].path) if job.rules.times else "",
+            probe=str(self.cubins[PROBE].path) if job.rules.times else "", gpu=self.options.gpu,
         ).write(plan)  # fmt: skip
         most_s = START_S + len(wanted) * config_s(job.rules, job.case.num_repeats, is_counted=ncu is not None)
         if ncu is None:

@@ -44,6 +44,7 @@ from gpusim.evidence.cases.launch_args import (
     Windows,
     by_value,
 )
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu, gpu_of_the_case_or, loading_for
 
 if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
@@ -93,6 +94,7 @@ class Group:
         metrics: Nsight Compute metric names with their suffix. Empty: the profiler does not run.
         rank: groups of low rank come first when several kernels are measured.
         least_capability: lowest compute capability whose GPUs have the instructions.
+        num_sms: the one number of SMs that the configs are made for; 0: they follow from the GPU.
         is_cold: flush all caches before each counted launch. Otherwise they keep what the previous launch left.
         times: protocols that time launches without the profiler and record the SM clock
             (:mod:`gpusim.evidence.bench.timing`): ``single``, ``sustained``.
@@ -102,8 +104,21 @@ class Group:
     metrics: tuple[str, ...] = ()
     rank: int = 5
     least_capability: tuple[int, int] = (8, 0)
+    num_sms: int = 0
     is_cold: bool = False
     times: tuple[Literal["single", "sustained"], ...] = ()
+
+    def lacks(self, gpu: MeasuredGpu) -> str:
+        """What ``gpu`` lacks to run the group; empty if nothing.
+
+        >>> Group(configs=list, least_capability=(9, 0)).lacks(MeasuredGpu(capability=(8, 0)))
+        'needs compute capability 9.0'
+        >>> Group(configs=list, num_sms=132).lacks(MeasuredGpu(num_sms=114)), Group(configs=list).lacks(MeasuredGpu())
+        ('is made for 132 SMs', '')
+        """
+        if gpu.capability < self.least_capability:
+            return "needs compute capability {}.{}".format(*self.least_capability)
+        return f"is made for {self.num_sms} SMs" if self.num_sms not in (0, gpu.num_sms) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,9 +422,8 @@ def _where(error: BaseException) -> str:
     return f"{type(error).__name__} {error}{at}{hint}"
 
 
-@cache
-def load_case(name: str, folder: Path | None = None) -> Case:
-    """``CASE`` of ``kernels/<name>/case.py``.
+def load_case(name: str, folder: Path | None = None, *, gpu: MeasuredGpu | None = None) -> Case:
+    """``CASE`` of ``kernels/<name>/case.py``, whose configs and launches are made for ``gpu``.
 
     >>> load_case("shared_access").name
     'shared_access'
@@ -417,18 +431,24 @@ def load_case(name: str, folder: Path | None = None) -> Case:
     Raises:
         ConfigError: there is no such kernel, or its ``case.py`` defines no ``CASE`` of that name.
     """
-    folder = folder or kernels_dir()
+    return _loaded(name, folder or kernels_dir(), gpu or gpu_of_the_case_or(MeasuredGpu()))
+
+
+@cache
+def _loaded(name: str, folder: Path, gpu: MeasuredGpu) -> Case:
     if name not in case_names(folder):
         hint = "wants its name alone" if "/" in name else nearest(name, case_names(folder))
         hint += " (gpusim measure lists them)"
         raise ConfigError(f"{name!r} is no kernel with a case.py in {folder}; {hint}")
-    spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}", kernel_folder(name, folder) / "case.py")
+    other = "" if gpu == MeasuredGpu() else f"_for_{abs(hash(gpu))}"  # one module for each GPU
+    spec = importlib.util.spec_from_file_location(f"gpusim_kernels_{name}{other}", kernel_folder(name, folder) / "case.py")
     if spec is None or spec.loader is None:
         raise ConfigError(f"{kernel_path(name)}/case.py: cannot be imported, wants a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with loading_for(gpu):
+            spec.loader.exec_module(module)
     except GpusimError:
         raise
     except Exception as error:

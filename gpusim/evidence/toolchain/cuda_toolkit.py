@@ -5,6 +5,7 @@ In: a case. Out: its cubin for an architecture, built once per source; the prope
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.util
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from gpusim.errors import ConfigError
 from gpusim.evidence.cases.case import Case, kernel_folder, kernel_path
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 from gpusim.evidence.cases.rows import replace_file
 
 FOLDERS = {"NVIDIA H200": "h200_sxm", "NVIDIA H100 80GB HBM3": "h100_sxm", "NVIDIA H100 PCIe": "h100_pcie",
@@ -32,6 +34,10 @@ STATE = {
 
 ASK_S = 60.0
 """Seconds that nvidia-smi may take."""
+
+
+ATTRIBUTES = {"num_sms": 16, "smem_per_sm_bytes": 81, "smem_per_cta_bytes": 97}
+"""Values of ``CUdevice_attribute``, by what they say. Source: cuda.h 13.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,27 @@ def find_gpu() -> GpuFound:
     if not (major.isdigit() and minor.isdigit()):
         raise ConfigError(f"nvidia-smi: compute capability {capability!r} is none, wants a driver from 2021 (R470) or later")
     return GpuFound(name, (int(major), int(minor)), driver, uuid)
+
+
+def sizes_of(gpu: GpuFound) -> MeasuredGpu:
+    """SMs and shared memory of the first GPU that this process may use, as the driver reports them.
+
+    Raises:
+        ConfigError: the driver does not say.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise ConfigError(f"measure: the driver cannot be asked for SMs ({error}), wants libcuda.so.1 of it") from None
+    device, found = ctypes.c_int(), {}
+    statuses = [cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0)]
+    for name, attribute in ATTRIBUTES.items():
+        value = ctypes.c_int()
+        statuses.append(cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device))
+        found[name] = value.value
+    if any(statuses):
+        raise ConfigError(f"measure: the driver does not say how many SMs there are (status {max(statuses)}), wants a GPU")
+    return MeasuredGpu(capability=gpu.capability, **found)
 
 
 def gpu_state() -> dict[str, float]:

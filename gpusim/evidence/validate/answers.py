@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gpusim.errors import ConfigError, say
 from gpusim.evidence.bench.timing import VALUES
 from gpusim.evidence.cases.case import Answer, Case, asked, kernels_dir, key_of, load_case
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 from gpusim.evidence.cases.rows import Row, Table, config_of
 from gpusim.evidence.toolchain.cuda_toolkit import FOLDERS
 from gpusim.evidence.validate.calibrate import halves
@@ -163,7 +164,8 @@ def _simulated(
 ) -> Iterator[tuple[Question, dict[str, Answer]]]:
     num_processes = min(len(questions), num_processes)
     if num_processes <= 1:
-        yield from _here(questions, gpu, {name: load_case(name) for name in {item.case for item in questions}})
+        sizes = MeasuredGpu.of(gpu)
+        yield from _here(questions, gpu, {name: load_case(name, gpu=sizes) for name in {item.case for item in questions}})
         return
     with processes(num_processes, _remember, (gpu,)) as (pool, _):
         futures = {pool.submit(_answer_here, question): question for question in questions}
@@ -180,7 +182,7 @@ def _remember(gpu: GpuSpec) -> None:
 
 
 def _answer_here(question: Question) -> dict[str, Answer]:
-    return answer(load_case(question.case), question, _HERE["gpu"])
+    return answer(load_case(question.case, gpu=MeasuredGpu.of(_HERE["gpu"])), question, _HERE["gpu"])
 
 
 # ---------------------------------------------------------------------------------------------- cache

@@ -757,8 +757,8 @@ CASE = Case(
     groups={
         "mbarrier": Group(configs=mbarrier, rank=1, least_capability=(9, 0)),
         "bar": Group(configs=bar, rank=1),
-        "cluster": Group(configs=cluster, rank=2, least_capability=(9, 0)),
-        "dsmem": Group(configs=dsmem, rank=3, least_capability=(9, 0)),
+        "cluster": Group(configs=cluster, rank=2, least_capability=(9, 0), num_sms=132),
+        "dsmem": Group(configs=dsmem, rank=3, least_capability=(9, 0), num_sms=132),
         "fences_90": Group(configs=fences_90, rank=2, least_capability=(9, 0)),
         "registers": Group(configs=registers, rank=4, least_capability=(9, 0)),
         "fences": Group(configs=fences, rank=5),

@@ -8,10 +8,11 @@ import numpy as np
 
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 
-NUM_SMS, NUM_THREADS = 132, 1024
-CTAS = (1, 132, 1056)
+NUM_SMS, NUM_THREADS = measured_gpu().num_sms, 1024
+CTAS = (1, NUM_SMS, 8 * NUM_SMS)
 BUSY_US = (2, 5, 10, 20, 50, 100, 250, 1000)
 MARK = 0xC10C
 METRICS = ("gpu__time_duration.sum",)

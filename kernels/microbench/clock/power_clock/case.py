@@ -15,6 +15,7 @@ from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.clock_parameters import least_squares, limiter
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.clock import Activity, PowerLimiter
 from gpusim.machine.config import GpuSpec
@@ -25,7 +26,7 @@ from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import Launch, RoleContext, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 
-NUM_SMS, NUM_THREADS, STREAM_THREADS = 132, 384, 224
+NUM_SMS, NUM_THREADS, STREAM_THREADS = measured_gpu().num_sms, 384, 224
 M, N, K = 64, 256, 256
 """Of the operands in shared memory."""
 BURST_WGMMAS = 64

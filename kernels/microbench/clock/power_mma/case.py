@@ -15,6 +15,7 @@ from gpusim.evidence.cases.case import Answer, Case, Fitted, Group, Limit, Outpu
 from gpusim.evidence.cases.clock_parameters import least_squares, limiter
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
 from gpusim.evidence.cases.rows import number_in
@@ -24,7 +25,7 @@ from gpusim.machine.config import GpuSpec
 loads = import_module(load_case("power_clock").launch.__module__)
 """Clocks, their readings, streams, wgmma and the search of energies are those of kernels/power_clock."""
 
-NUM_SMS, MOST_WARPS = 132, 16
+NUM_SMS, MOST_WARPS = measured_gpu().num_sms, 16
 NUM_THREADS, WGMMA_THREADS = (MOST_WARPS + 1) * 32, 160
 A_ROWS, B_ROWS, K = 256, 128, 128
 """Of the operands in shared memory, of 16-bit numbers."""

@@ -519,7 +519,7 @@ CASE = Case(
     question="At what clock does the SM run where TMA brings the bytes, beside tensor work and into its operands?",
     config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, includes=includes,
     groups={
-        name: Group(configs=partial(_mixes, run_us), rank=3, least_capability=(9, 0))
+        name: Group(configs=partial(_mixes, run_us), rank=3, least_capability=(9, 0), num_sms=132)
         for name, run_us in (("single", SINGLE_US), ("sustained", SUSTAINED_US))
     },
     values=loads.CASE.values,

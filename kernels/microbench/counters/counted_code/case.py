@@ -141,7 +141,7 @@ def includes() -> dict[str, str]:
 
 def _group(caches: str, configs: Callable[[str], list[Config]] = _sizes) -> Group:
     return Group(
-        configs=partial(configs, caches), metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=caches == "flushed"
+        configs=partial(configs, caches), metrics=METRICS, rank=2, is_cold=caches == "flushed"
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.kernel_models.streaming import dense_access, lanes_access
@@ -20,7 +21,8 @@ from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
+SMEM_PER_SM_BYTES = measured_gpu().smem_per_sm_bytes
 NUM_SLOTS = 1024
 """CTAs that buffers have room for, as in kernel.cu."""
 WARP_SIZE, VECTOR_BYTES, WORD_BYTES = 32, 16, 4
@@ -65,7 +67,7 @@ def smem_bytes(ctas_per_sm: int) -> int:
     >>> smem_bytes(1), smem_bytes(2)
     (229376, 114176)
     """
-    return 225 * 1024 // ctas_per_sm - 1024
+    return (SMEM_PER_SM_BYTES - 3 * 1024) // ctas_per_sm - 1024
 
 
 def num_ctas(config: Config) -> int:
@@ -230,8 +232,8 @@ CASE = Case(
     question="How long is it from a CTA's last work to the next one's first, and what do stores at its end add?",
     config_type=Config,
     groups={
-        "spins": Group(configs=spins, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "loads": Group(configs=loads, metrics=METRICS, rank=3, least_capability=(9, 0)),
+        "spins": Group(configs=spins, metrics=METRICS, rank=3),
+        "loads": Group(configs=loads, metrics=METRICS, rank=3),
     },
     launch=launch, check=check, predict=predict, fit=fit, tiers={CYCLES: 6},
 )  # fmt: skip

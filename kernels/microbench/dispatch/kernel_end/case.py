@@ -11,6 +11,7 @@ import numpy as np
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_words
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -20,7 +21,7 @@ THREADS, MORE, NUM_TURNS = 256, 7, 3
 KERNELS = ("nothing", "store_first", "store_last", "store_all", "store_marked", "store_wide")
 CHAINS = (0, 8, 64)
 """Turns of eight multiplications."""
-GRIDS = (1, 132, 1056)
+GRIDS = (1, measured_gpu().num_sms, 8 * measured_gpu().num_sms)
 CYCLES, ACTIVE = "sm__cycles_elapsed.max", "sm__cycles_active.max"
 SMALL = ("store_first", "store_last", "store_all", "store_marked")
 """Kernels that store no more than a word a thread."""

@@ -21,6 +21,7 @@ from gpusim.evidence.cases.case import (
     load_case,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.validation_kernel import event_us, row_clock_mhz
 
 streams = import_module(load_case("stream_grids").launch.__module__)
@@ -29,7 +30,8 @@ MIB = 2**20
 WAYS = ((1, 0, 4), (0, 1, 4), (1, 1, 4), (2, 1, 2))
 """Arrays read, arrays written, vectors of a thread."""
 SIZES = (8 * MIB, 64 * MIB, 256 * MIB)
-SPINS, GRIDS, SPIN_THREADS = (10_000, 40_000), (1, 132, 1056), 256
+SPINS, SPIN_THREADS = (10_000, 40_000), 256
+GRIDS = (1, measured_gpu().num_sms, 8 * measured_gpu().num_sms)
 CYCLES, WRITTEN = "sm__cycles_elapsed.max", "dram__bytes_write.sum"
 METRICS = (
     CYCLES, "gpu__time_duration.sum", "dram__bytes_read.sum", WRITTEN, "sm__cycles_elapsed.avg.per_second",

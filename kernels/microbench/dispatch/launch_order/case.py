@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu, measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
@@ -19,8 +20,11 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Launch, Mbarrier, RoleContext, WarpRole
 from gpusim.workload.smem.access import AccessPattern
 
-NUM_SMS = 132
-SMEM_PER_SM_BYTES, MOST_SMEM_BYTES, RESERVED_SMEM_BYTES = 233_472, 232_448, 1024
+NUM_SMS = measured_gpu().num_sms
+SMEM_PER_SM_BYTES, MOST_SMEM_BYTES = measured_gpu().smem_per_sm_bytes, measured_gpu().smem_per_cta_bytes
+RESERVED_SMEM_BYTES = 1024
+CLUSTERS = ((2, 132), (4, 120), (8, 120)) if measured_gpu() == MeasuredGpu() else ()
+"""CTAs of a cluster, and CTAs in such clusters that are there at once; unknown of other GPUs."""
 NUM_PAIRS = 8
 STEP_CYCLES = 250
 """In such steps CTAs stay longer than others."""
@@ -94,7 +98,7 @@ def start() -> list[Config]:
     ]  # fmt: skip
     found += [
         Config(grid, cluster=size, aligned=grid, repeat=repeat)
-        for size, grid in ((2, 132), (4, 120), (8, 120)) for repeat in (0, 1)
+        for size, grid in CLUSTERS for repeat in (0, 1)
     ]  # fmt: skip
     return found
 
@@ -103,7 +107,7 @@ def tail() -> list[Config]:
     """One wave that does not fill all slots: which SMs get one more."""
     return [
         Config(NUM_SMS * whole + rest, slots=slots, stay_cycles=10_000, first=NUM_SMS * whole, repeat=repeat)
-        for slots in (2, 3, 4, 5) for whole in range(1, slots) for rest in (1, 16, 66, 100) for repeat in (0, 1)
+        for slots in (2, 3, 4, 5) for whole in range(1, slots) for rest in (1, 16, NUM_SMS // 2, 100) for repeat in (0, 1)
     ]  # fmt: skip
 
 
@@ -129,7 +133,7 @@ def refill() -> list[Config]:
                 first=grid - 40,
             )
         )
-    for size, at_once in ((2, 132), (4, 120), (8, 120)):
+    for size, at_once in CLUSTERS:
         grid = at_once * 4 + size * 5
         row = Config(grid, cluster=size, stay_cycles=4000, spread_cycles=2000, aligned=at_once, first=grid - size * 5)
         found.append(row)
@@ -142,17 +146,17 @@ def rate() -> list[Config]:
     found = Config.sweep(threads=(32, 64, 96, 128, 192, 256, 384, 512, 768, 1024), grid=grid, slots=32)
     found += Config.sweep(slots=(1, 2, 3, 4, 6, 8, 12, 16, 24), grid=grid, threads=32)
     found += Config.sweep(registers=(32, 64, 128, 255), grid=grid, slots=4, threads=128)
-    found += Config.sweep(slots=(1, 4), cluster=(2, 4, 8), grid=grid, threads=128)
+    found += Config.sweep(slots=(1, 4), cluster=[size for size, _ in CLUSTERS], grid=grid, threads=128)
     return found
 
 
 def ramp() -> list[Config]:
     """Grids of all sizes under the profiler: what a kernel costs before its first and after its last CTA."""
-    grids = (1, 2, 8, 33, 66, 132, 264, 528, 1056, 2112, 4224, 8448)
+    grids = (1, 2, 8, NUM_SMS // 4, NUM_SMS // 2, *(NUM_SMS << turn for turn in range(7)))
     found = Config.sweep(grid=grids, slots=32, kernel="empty")
     found += Config.sweep(grid=grids, slots=32)
-    found += Config.sweep(grid=(132, 1056), threads=(128, 512, 1024), slots=1, kernel="empty")
-    found += Config.sweep(grid=(1, 66, 132, 264), slots=1, threads=384, registers=128, stay_cycles=1000)
+    found += Config.sweep(grid=(NUM_SMS, 8 * NUM_SMS), threads=(128, 512, 1024), slots=1, kernel="empty")
+    found += Config.sweep(grid=(1, *grids[4:7]), slots=1, threads=384, registers=128, stay_cycles=1000)
     return found
 
 
@@ -536,11 +540,11 @@ CASE = Case(
     question="When does each CTA of a grid start, on which SM, and how soon after the one before it has left?",
     config_type=Config,
     groups={
-        "start": Group(configs=start, rank=1, least_capability=(9, 0)),
-        "refill": Group(configs=refill, rank=1, least_capability=(9, 0)),
-        "ramp": Group(configs=ramp, metrics=METRICS, rank=1, least_capability=(9, 0)),
-        "rate": Group(configs=rate, rank=3, least_capability=(9, 0)),
-        "tail": Group(configs=tail, rank=5, least_capability=(9, 0)),
+        "start": Group(configs=start, rank=1),
+        "refill": Group(configs=refill, rank=1),
+        "ramp": Group(configs=ramp, metrics=METRICS, rank=1),
+        "rate": Group(configs=rate, rank=3),
+        "tail": Group(configs=tail, rank=5),
     },
     launch=launch, check=check, values=_meanings(), predict=predict,
     tiers={"most_at_once": 3, "num_sms": 3, "cycles_per_cta": 4, "least_gap_cycles": 2, ELAPSED: 6}, fit=fit,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gpusim.errors import LaunchError
 from gpusim.evidence.cases.case import Case, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.machine.config import GpuSpec
 from gpusim.machine.sm.occupancy import Occupancy, occupancy
 
@@ -19,14 +20,14 @@ REGISTERS = (24, 32, 33, 40, 41, 48, 56, 57, 64, 65, 72, 80, 88, 96, 97, 104, 11
 """Entry points of kernel.cu; each uses exactly so many, as its cubin says."""
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 416, 512, 640, 768, 1024)
 KIB = 1024
-SMEM_PER_SM_BYTES, MOST_SMEM_BYTES = 228 * KIB, 227 * KIB
+SMEM_PER_SM_BYTES, MOST_SMEM_BYTES = measured_gpu().smem_per_sm_bytes, measured_gpu().smem_per_cta_bytes
 """Of compute capability 9.0."""
 NUM_REGISTERS = 65536
 MAX_SMS = 160
 """Room for counts; more than any GPU that is described."""
 CTAS_PER_SM = 34
 """More than any SM takes."""
-NUM_SMS, LEAST_SMS = 132, 100
+NUM_SMS, LEAST_SMS = measured_gpu().num_sms, 100
 NUM_WORDS = 300
 """Floats that a thread loads; as in kernel.cu."""
 
@@ -168,8 +169,8 @@ CASE = Case(
     config_type=Config,
     groups={
         "by_registers": Group(configs=by_registers, metrics=METRICS, rank=6),
-        "by_smem": Group(configs=by_smem, metrics=METRICS, rank=6, least_capability=(9, 0)),
-        "drawn": Group(configs=drawn, metrics=METRICS, rank=7, least_capability=(9, 0)),
+        "by_smem": Group(configs=by_smem, metrics=METRICS, rank=6),
+        "drawn": Group(configs=drawn, metrics=METRICS, rank=7),
     },
     launch=launch, check=check,
     values={

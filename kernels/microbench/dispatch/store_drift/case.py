@@ -529,7 +529,7 @@ def meanings() -> dict[str, str]:
 
 def _group(configs: Any, rank: int, *, is_counted: bool = False) -> Group:
     metrics = METRICS if is_counted else ()
-    return Group(configs=configs, metrics=metrics, rank=rank, least_capability=(9, 0), is_cold=is_counted)
+    return Group(configs=configs, metrics=metrics, rank=rank, least_capability=(9, 0), num_sms=132, is_cold=is_counted)
 
 
 CASE = Case(

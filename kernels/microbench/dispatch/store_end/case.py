@@ -12,6 +12,7 @@ import numpy as np
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_words
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -20,7 +21,7 @@ from gpusim.workload.launch import RoleContext
 THREADS, MORE, NUM_TURNS = 256, 7, 3
 VECTORS = (0, 1, 2, 4, 8, 16)
 """Of 16 bytes, that a thread stores."""
-GRIDS = (1, 33, 132, 264, 528, 1056)
+GRIDS = (1, measured_gpu().num_sms // 4, *(measured_gpu().num_sms << turn for turn in range(4)))
 CYCLES = "sm__cycles_elapsed.max"
 METRICS = (
     CYCLES, "sm__cycles_elapsed.avg", "sm__cycles_active.avg", "sm__cycles_active.max", "gpu__time_duration.sum",

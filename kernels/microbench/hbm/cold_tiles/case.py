@@ -409,7 +409,7 @@ CASE = Case(
     question=__doc__,
     config_type=Config,
     groups={
-        name: Group(configs=configs, metrics=METRICS if rank == 4 else (), rank=rank, least_capability=(9, 0))
+        name: Group(configs=configs, metrics=METRICS if rank == 4 else (), rank=rank, least_capability=(9, 0), num_sms=132)
         for name, configs, rank in (
             ("boxes", boxes, 2), ("heights", heights, 2), ("columns", columns, 2), ("promoted", promoted, 2),
             ("warm", warm, 3), ("by_warps", by_warps, 2), ("by_warps_warm", by_warps_warm, 3), ("counted", counted, 4),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Outputs, Repeated, Windows
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, share_footprint
@@ -24,10 +25,11 @@ SIZES = (512 * MIB, 2048 * MIB)
 """Of the array. What a launch takes beside is the same in both, and not in the difference."""
 THREADS = (128, 256, 512, 1024)
 UNTOUCHED = 0xFF
-SMEM_OF_CTAS = {0: 0, 4: 50 * 1024, 2: 100 * 1024, 1: 200 * 1024}
+SMEM_BYTES = measured_gpu().smem_per_sm_bytes
+SMEM_OF_CTAS = {0: 0, **{1 << turn: min(200 * 1024 >> turn, (SMEM_BYTES >> turn) - 2048) for turn in range(3)}}
 """CTAs that an SM has at most (0: as many as there is room for) to the dynamic shared memory that sees to it, in bytes."""
 PAUSES = (500, 2000)
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 WARP_SIZE = 32
 METRICS = (
     "sm__cycles_elapsed.max", "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum",

@@ -25,6 +25,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )  # fmt: skip
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.machine.dispatcher import first_sms
 from gpusim.simulate.result import Result
@@ -34,7 +35,7 @@ from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 """Of the H200; the grid has as many CTAs, times those an SM."""
 BUFFER_BYTES = 4 * GIB
 SECOND_AT = 2 * GIB
@@ -771,7 +772,7 @@ def _footprints(config: Config, plan: Plan, num_passes: float, live: frozenset[i
 
 
 def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
-    """Rates, and sectors and bytes of memory; nothing where the simulator has no such mechanism, or the GPU no 132 SMs."""
+    """Rates, and sectors and bytes of memory; nothing where there is no such mechanism, or another number of SMs."""
     kernel = config.kernel
     if gpu.num_sms != NUM_SMS or (kernel.startswith("tma") and gpu.tma is None):
         return {}

@@ -24,6 +24,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, same
@@ -34,7 +35,7 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
 """Whose link between L2's sides copies are held against."""
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 FLUSH_BYTES = 256 * 2**20
 """Read before, so that nothing else is in L2."""
 VECTOR_BYTES, WARP_SIZE = 16, 32
@@ -250,7 +251,7 @@ CASE = Case(
     name="memory_bursts",
     question="What does a burst take that all SMs ask for at once, of reads, stores or both, from memory or L2?",
     config_type=Config,
-    groups={"bursts": Group(configs=bursts, least_capability=(9, 0), rank=3)},
+    groups={"bursts": Group(configs=bursts, rank=3)},
     launch=launch, check=check, num_repeats=3,
     values={
         **{

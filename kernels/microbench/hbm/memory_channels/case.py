@@ -27,6 +27,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words
 from gpusim.kernel_models.streaming import dense_access, same, total
@@ -34,7 +35,8 @@ from gpusim.simulate.wasm_module import expected_max
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
-NUM_SMS, NUM_WARPS = 132, 32
+MEASURED = measured_gpu()
+NUM_SMS, NUM_WARPS = MEASURED.num_sms, 32
 MIB, PAGE_BYTES, LINE_BYTES = 2**20, 2 * 2**20, 128
 MEMORY_BYTES, FLUSH_BYTES = 4096 * MIB, 256 * MIB
 """From where lists are; read before each pass, so that nothing else is in L2."""
@@ -371,7 +373,7 @@ def bytes_of_a_wait(rows: Sequence[Mapping[str, str]]) -> float:
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """How unlike channels are loaded: by chunks that lie anywhere, and by runs of lines."""
     groups = {row["group"] for row in rows}
-    if not {"rows", "chunks"} <= groups:
+    if not {"rows", "chunks"} <= groups or not MEASURED.has_clusters:  # clock and rates above are Hopper's
         return []
     apart, together = unevenness(rows, "chunks"), unevenness(rows, "rows")
     deviations = expected_max(round(PEAK_GB_PER_S / CHANNEL_GB_PER_S))
@@ -398,10 +400,10 @@ CASE = Case(
     question="Does a burst out of memory end with the fullest of its channels, and which lines share one?",
     config_type=Config,
     groups={
-        "rows": Group(configs=rows, least_capability=(9, 0), rank=3),
-        "chunks": Group(configs=chunks, least_capability=(9, 0), rank=3),
-        "others": Group(configs=others, least_capability=(9, 0), rank=4),
-        "strides": Group(configs=strides, least_capability=(9, 0), rank=4),
+        "rows": Group(configs=rows, rank=3),
+        "chunks": Group(configs=chunks, rank=3),
+        "others": Group(configs=others, rank=4),
+        "strides": Group(configs=strides, rank=4),
     },
     launch=launch, check=check, predict=predict, fit=fit, fitted_constants=fitted_constants, tiers={"cycles": 4},
     num_repeats=1,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Windows, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_windows, wrong_if
 from gpusim.evidence.cases.validation_kernel import WINDOW_BYTES, pattern_words, windows
 
@@ -22,9 +23,9 @@ ARRAY_BYTES = 4096 * MIB
 """Read, and as much written: more than any launch comes to, so that each line is read or written once."""
 FLUSH_BYTES = 256 * MIB
 """Of the array's end, read before, so that nothing else is in L2."""
-NUM_SMS, CTAS_PER_SM = 132, 2
+NUM_SMS, CTAS_PER_SM = measured_gpu().num_sms, 2
 NUM_CTAS = NUM_SMS * CTAS_PER_SM
-SMEM_BYTES = 110 * 1024
+SMEM_BYTES = min(110 * 1024, measured_gpu().smem_per_sm_bytes // CTAS_PER_SM - 2048)
 """With which two CTAs fit on an SM of 228 KiB."""
 THREADS, WARP_SIZE, VECTOR_BYTES = 256, 32, 16
 NUM_WARPS = NUM_CTAS // 2 * THREADS // WARP_SIZE
@@ -215,7 +216,7 @@ CASE = Case(
     name="reads_beside_writes",
     question="How much longer does a load from memory take beside reads and writes of memory?",
     config_type=Config,
-    groups={"mixes": Group(configs=mixes, rank=4, least_capability=(9, 0))},
+    groups={"mixes": Group(configs=mixes, rank=4)},
     launch=launch, check=check,
     values={
         "read_gb_per_s": "10^9 bytes a second that all CTAs read, of the counted span",

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Repeated, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.validation_kernel import pattern_words
 
-THREADS, NUM_CTAS = 1024, 264
-"""Two CTAs on each of 132 SMs."""
+THREADS, NUM_CTAS = 1024, 2 * measured_gpu().num_sms
+"""Two CTAs on each SM."""
 PIECES = (32, 64, 128, 256, 512, 1024, 2048)
 FOOTPRINTS = (2**26, 2**28, 2**30, 2**32, 2**34)
 ORDERED_FOOTPRINT = 2**32

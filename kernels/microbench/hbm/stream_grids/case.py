@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Outputs, Repeated, Windows
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_windows
 from gpusim.evidence.cases.validation_kernel import PATTERN_BYTES, pattern_words, windows
 from gpusim.kernel_models.streaming import dense_access, share_footprint
@@ -192,7 +193,7 @@ def slopes(rows: Sequence[Mapping[str, str]]) -> dict[tuple[str, ...], tuple[flo
     return {key: each for key, each in differences.items() if each[2] > 0.0}  # type: ignore[misc]  # of three
 
 
-NUM_SMS, SM_THREADS, SM_REGISTERS = 132, 2048, 65536
+NUM_SMS, SM_THREADS, SM_REGISTERS = measured_gpu().num_sms, 2048, 65536
 LATENCY_NS = 346.0
 """Of a load out of memory, in which what it asks for does not wait: ``hbm.latency_ns`` of h200_sxm."""
 

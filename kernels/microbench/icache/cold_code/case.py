@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpusim.evidence.cases.case import Case, Fitted, Group, Input, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.machine.config import GpuSpec
 from gpusim.simulate.run import simulate
 from gpusim.workload import ops
@@ -21,7 +22,7 @@ SIZES_KIB = (4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192)
 """As in kernel.cu; 16 bytes an instruction."""
 INSTRUCTION_BYTES = 16
 NUM_ROUNDS = 4
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 ALONE_SMEM_BYTES = 120 * 1024
 """So much that no two CTAs share an SM."""
 FLUSH_BYTES = 128 * 1024 * 1024
@@ -176,7 +177,7 @@ CASE = Case(
     name="cold_code",
     question="What does straight-line code cost when it runs for the first time?",
     config_type=Config,
-    groups={"sizes": Group(configs=sizes, rank=5, least_capability=(9, 0))},
+    groups={"sizes": Group(configs=sizes, rank=5)},
     launch=launch, check=check,
     values={
         "first_cycles": "SM cycles of the first run, the median of the SMs that measured",

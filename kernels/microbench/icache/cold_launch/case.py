@@ -12,6 +12,7 @@ import numpy as np
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, Input, KernelLaunch, Output, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_words
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -19,7 +20,7 @@ from gpusim.workload.launch import RoleContext
 
 THREADS, MORE, NUM_TURNS = 256, 7, 3
 KERNELS = ("empty", "store_one", "load_one")
-GRIDS = (1, 8, 132, 1056)
+GRIDS = (1, 8, measured_gpu().num_sms, 8 * measured_gpu().num_sms)
 CYCLES = "sm__cycles_elapsed.max"
 METRICS = (
     CYCLES, "sm__cycles_elapsed.avg", "sm__cycles_active.avg", "sm__cycles_active.max", "gpu__time_duration.sum",

@@ -11,6 +11,7 @@ import numpy as np
 from gpusim import GpuSpec, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.machine.config import load_gpu
 from gpusim.machine.floorplan import SMS_PER_TPC
 from gpusim.machine.sm.instruction_cache import INSTRUCTION_BYTES, LOOP_WAYS
@@ -33,7 +34,8 @@ LOOP_CODE = 4
 """Instructions that count a turn. Source: SASS of nvcc 13.0."""
 BLOCK = 16
 TURNS = (8, 40)
-NUM_SMS, ALL_SMS = 132, (1 << 32) - 1
+GPU = measured_gpu().description
+NUM_SMS, ALL_SMS = measured_gpu().num_sms, (1 << 32) - 1
 ALONE_SMEM_BYTES = 120 * 1024
 """So much that no two CTAs share an SM."""
 
@@ -170,7 +172,7 @@ def code_bytes(row: Mapping[str, str]) -> int:
 
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """Paces of lone SMs, one warp a sub-core, by the place of the TPC; what is kept, of one SM's loops that lose a part."""
-    floorplan = load_gpu("h100_sxm").floorplan  # numbers of SMs are those of every chip of its kind with 132
+    floorplan = load_gpu(GPU).floorplan
     alone = [row for row in rows if row.get("turn_cycles") and row["sm"] != "all" and row["warps"] == "4"]
     found: list[Fitted] = []
     paces: dict[int, float] = {}

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
 """Whose load/store unit is looked for."""
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 """Of an H200, whose every SM gets its CTAs."""
 LANES, LINE_BYTES, WORD_BYTES = 32, 128, 4
 TIMES = np.dtype([("begin", "<u4"), ("end", "<u4"), ("sm", "<u4"), ("left", "<u4")])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Repeated, Scratch
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.rows import number_in
 from gpusim.evidence.cases.validation_kernel import PATTERN_BYTES, pattern_words
@@ -24,7 +25,7 @@ from gpusim.workload.launch import RoleContext
 THREADS, VECTOR_BYTES = 512, 16
 ROWS = 12
 """Rows of a CTA, one after the other: all but the first find L1 full of rows that nobody reads again."""
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 READ = "lts__t_sectors_srcunit_tex_op_read.sum"
 OF_L1 = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 METRICS = (READ, OF_L1, "sm__cycles_elapsed.max")

@@ -198,7 +198,7 @@ CASE = Case(
     question="SMs that read the same lines, one a little after the other, while others keep L2 busy: what is read twice?",
     config_type=Config,
     groups={
-        name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=HOPPER)
+        name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=HOPPER, num_sms=132)
         for name, configs in (("loaded", loaded), ("whose", whose), ("ahead", ahead), ("sizes", sizes), ("readers", readers))
     },
     launch=launch, check=check,

@@ -25,6 +25,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.evidence.cases.validation_kernel import FLOOR_SHARE, windows
@@ -35,8 +36,8 @@ from gpusim.traffic.l2_plan import panel_traffic
 from gpusim.traffic.panels import FootprintRow, PanelTraffic
 from gpusim.units import SECTOR_BYTES
 
-NUM_CTAS = 132
-"""One an SM of the H200."""
+NUM_CTAS = measured_gpu().num_sms
+"""One an SM."""
 NUM_THREADS = 512
 ONE_CTA_BYTES = 120 * 1024
 """Of shared memory, so that two CTAs find no room on one SM."""
@@ -398,16 +399,15 @@ def fit(rows: Sequence[Mapping[str, str]], gpu: GpuSpec) -> list[Fitted]:
     return found
 
 
-HOPPER = (9, 0)
 CASE = Case(
     name="cache_hints",
     question="What stays in L2 with which cache hints, what of a kernel's stores is in memory at its end, what does a miss "
     "fetch?", config_type=Config,
     groups={
-        "hints": Group(configs=hints, metrics=METRICS, rank=3, least_capability=HOPPER, is_cold=True),
-        "persisting": Group(configs=persisting, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
-        "written": Group(configs=written, metrics=METRICS, rank=3, least_capability=HOPPER, is_cold=True),
-        "fetched": Group(configs=fetched, metrics=METRICS, rank=3, least_capability=HOPPER, is_cold=True),
+        "hints": Group(configs=hints, metrics=METRICS, rank=3, is_cold=True),
+        "persisting": Group(configs=persisting, metrics=METRICS, rank=4, is_cold=True),
+        "written": Group(configs=written, metrics=METRICS, rank=3, is_cold=True),
+        "fetched": Group(configs=fetched, metrics=METRICS, rank=3, is_cold=True),
     },
     launch=launch, check=check,
     values={

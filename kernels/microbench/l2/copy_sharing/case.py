@@ -347,8 +347,8 @@ CASE = Case(
     question=__doc__,
     config_type=Config,
     groups={
-        "sharers": Group(configs=sharers, metrics=METRICS, rank=3, least_capability=(9, 0)),
-        "gemm": Group(configs=gemm, metrics=METRICS, rank=3, least_capability=(9, 0)),
+        "sharers": Group(configs=sharers, metrics=METRICS, rank=3, least_capability=(9, 0), num_sms=132),
+        "gemm": Group(configs=gemm, metrics=METRICS, rank=3, least_capability=(9, 0), num_sms=132),
     },
     launch=launch, check=check,
     values={

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpusim import Launch, WarpRole
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Scratch, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import range_cycles
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include
@@ -21,7 +22,7 @@ from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
-THREADS, ROUNDS, WARM_UP, NUM_SMS = 128, 6, 2, 132
+THREADS, ROUNDS, WARM_UP, NUM_SMS = 128, 6, 2, measured_gpu().num_sms
 """Rounds that all CTAs begin together; the first ``WARM_UP`` do not count."""
 FLAG_WORDS = 32 + 32 + 64 + 256
 WORK = np.dtype([(name, "<u4") for name in ("num_counters", "rounds", "num_stored")])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_words
 from gpusim.evidence.cases.rows import number_in
 from gpusim.machine.config import GpuSpec
@@ -26,7 +27,7 @@ ROW_BYTES = 128
 NUM_GROUPS = 8
 """Of eight rows each, of a CTA."""
 NUM_ROUNDS = 8
-ONE_EACH = 132
+ONE_EACH = measured_gpu().num_sms
 KERNELS = ("store_1_0", "store_2_0", "store_4_0", "store_8_0", "store_8_40", "store_8_100", "store_8_300")
 """Pieces one after the other, and cycles of a pause before each."""
 GRIDS = ((1, 1), (2, 1), (4, 1), (8, 1), (8, ONE_EACH))

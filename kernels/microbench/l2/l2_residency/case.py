@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpusim import Buffer, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include, sum_of_words
 from gpusim.machine.config import GpuSpec
@@ -22,8 +23,8 @@ from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
-NUM_CTAS = 132
-"""One an SM of the H200; where SMs have other numbers the launch gives itself up."""
+NUM_CTAS = measured_gpu().num_sms
+"""One an SM; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 512
 ONE_CTA_BYTES = 120 * 1024
 """Of shared memory, so that two CTAs find no room on one SM."""
@@ -130,7 +131,7 @@ def side_correlations(probed: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
     """Time of the settled rounds, and latencies of single lines from both sides."""
-    wrong_if(outputs["flags"][1], "a wait was given up: SMs have other numbers than 0 to 131, or a CTA never came")
+    wrong_if(outputs["flags"][1], f"a wait was given up: an SM has a number from {NUM_CTAS} on, or a CTA never came")
     told, rounds = outputs["told"], outputs["rounds"].astype(np.float64)
     wrong_if((told[:, 0] < 0).any() or (rounds < 0).any(), "an SM never came")
     correlations = side_correlations(outputs["probed"])
@@ -393,15 +394,14 @@ def _of_side(side: int) -> dict[str, str]:
     }
 
 
-HOPPER = (9, 0)
 CASE = Case(
     name="l2_residency",
     question="Which lines that are read over and over stay in L2: over the footprint, by who reads them, beside stores?",
     config_type=Config,
     groups={
-        "footprint": Group(configs=footprint, metrics=METRICS, rank=3, least_capability=HOPPER),
-        "writes": Group(configs=writes, metrics=METRICS, rank=4, least_capability=HOPPER),
-        "hints": Group(configs=hints, metrics=METRICS, rank=6, least_capability=HOPPER),
+        "footprint": Group(configs=footprint, metrics=METRICS, rank=3),
+        "writes": Group(configs=writes, metrics=METRICS, rank=4),
+        "hints": Group(configs=hints, metrics=METRICS, rank=6),
     },
     launch=launch, check=check,
     values={

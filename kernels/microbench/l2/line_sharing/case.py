@@ -23,6 +23,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include, shot_quantiles, start_cycle, sum_of_words
 from gpusim.machine.config import GpuSpec
@@ -31,8 +32,9 @@ from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
-NUM_CTAS = 132
-"""One an SM of the H200; where SMs have other numbers the launch gives itself up."""
+MEASURED = measured_gpu()
+NUM_CTAS = MEASURED.num_sms
+"""One an SM; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 128
 ONE_CTA_BYTES = 120 * 1024
 """Of shared memory, so that two CTAs find no room on one SM."""
@@ -80,10 +82,16 @@ def _config(kernel: str, sms: Sequence[int] | str, state: str, shot_bytes: int, 
     return Config(kernel, sms if isinstance(sms, str) else " ".join(map(str, sms)), state, lines, shot_bytes, skew)
 
 
+def _runs(config: Config) -> bool:
+    """Whether the GPU has the SMs, and the copies."""
+    has_sms = config.sms == "cluster" or max(map(int, config.sms.split())) < NUM_CTAS
+    return has_sms and (MEASURED.has_clusters or config.kernel.startswith(("load", "cp_async")))
+
+
 def _placed(configs: Sequence[Config]) -> list[Config]:
     """Each config that reads from HBM with a region of the pool that no other near it has read."""
     placed, num_cold = [], 0
-    for config in configs:
+    for config in filter(_runs, configs):
         is_cold = config.state == "hbm"
         placed.append(replace(config, region=num_cold % NUM_COLD_REGIONS) if is_cold else config)
         num_cold += is_cold
@@ -126,7 +134,8 @@ def distance() -> list[Config]:
     """
     pairs = [(0, other) for other in _turned(range(1, NUM_CTAS))]
     pairs += [(67, other) for other in _turned(range(0, NUM_CTAS, 3)) if other != 67]
-    return _placed([_config("bulk", pair, "l2", 2048, 0) for pair in pairs])
+    kernel = "bulk" if MEASURED.has_clusters else "load_1"
+    return _placed([_config(kernel, pair, "l2", 2048, 0) for pair in pairs])
 
 
 def readers() -> list[Config]:
@@ -407,18 +416,17 @@ def _limits(rows: Sequence[Mapping[str, str]]) -> list[float]:
     return [float(max(found))] if found else []
 
 
-HOPPER = (9, 0)
 CASE = Case(
     name="line_sharing",
     question="When several SMs read the same lines, one a little after the other: how long does each wait, what reaches L2?",
     config_type=Config,
     groups={
-        "skew": Group(configs=skew, metrics=METRICS, rank=3, least_capability=HOPPER),
-        "distance": Group(configs=distance, metrics=METRICS, rank=3, least_capability=HOPPER),
-        "readers": Group(configs=readers, metrics=METRICS, rank=4, least_capability=HOPPER),
-        "multicast": Group(configs=multicast, metrics=METRICS, rank=4, least_capability=HOPPER),
-        "edge": Group(configs=edge, metrics=METRICS, rank=3, least_capability=HOPPER),
-        "control": Group(configs=control, metrics=METRICS, rank=3, least_capability=HOPPER),
+        "skew": Group(configs=skew, metrics=METRICS, rank=3),
+        "distance": Group(configs=distance, metrics=METRICS, rank=3),
+        "readers": Group(configs=readers, metrics=METRICS, rank=4),
+        "multicast": Group(configs=multicast, metrics=METRICS, rank=4, least_capability=(9, 0)),
+        "edge": Group(configs=edge, metrics=METRICS, rank=3),
+        "control": Group(configs=control, metrics=METRICS, rank=3),
     },
     launch=launch, check=check,
     values={

@@ -25,6 +25,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.evidence.cases.validation_kernel import windows
@@ -36,7 +37,7 @@ from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
 KIB = 1024
-NUM_CTAS, STORE_WARPS = 132, 8
+NUM_CTAS, STORE_WARPS = measured_gpu().num_sms, 8
 """One CTA an SM; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = (STORE_WARPS + 1) * WARP_SIZE
 SMEM_BYTES = 200 * KIB

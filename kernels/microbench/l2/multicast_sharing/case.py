@@ -184,7 +184,7 @@ CASE = Case(
     name="multicast_sharing",
     question="What do clusters get out of L2 that multicast tiles which other clusters walk, too?",
     config_type=Config,
-    groups={"walks": Group(configs=walks, metrics=METRICS, rank=3, least_capability=(9, 0))},
+    groups={"walks": Group(configs=walks, metrics=METRICS, rank=3, least_capability=(9, 0), num_sms=132)},
     launch=launch, check=check,
     values={
         "cycles_per_stage": "SM cycles from a full stage to the next, mean of the SMs",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import check_words, wrong_if
 from gpusim.evidence.cases.tile_walk import grid_include
 from gpusim.workload import ops
@@ -21,7 +22,8 @@ from gpusim.workload.launch import RoleContext
 from gpusim.workload.ops import Op, RangeEnd, RangeStart, Section, Token
 from gpusim.workload.smem.access import AccessPattern
 
-NUM_SMS = 132
+MEASURED = measured_gpu()
+NUM_SMS = MEASURED.num_sms
 NUM_ROUNDS, NUM_COLUMNS, NUM_SUMS, WARP_ROWS = 4, 16, 1024, 16
 """As in kernel.cu."""
 FLAG_WORDS = 32 + 32 + 64 + 256
@@ -33,7 +35,9 @@ READ, WRITE = "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_
 METRICS = (RED, READ, WRITE, "lts__t_sectors_srcunit_ltcfabric.sum", "sm__cycles_elapsed.max")
 
 KINDS = ("red_4", "red_8", "red_16", "store_4", "store_8", "store_16", "load_4", "load_8", "load_16", "take_8", "finish_8")
-GRIDS = (1, 16, 66, NUM_SMS)
+GRIDS = (1, 16, NUM_SMS // 2, NUM_SMS)
+OF_HOPPER = ("red_8", "red_16", "take_8", "finish_8")
+"""Kernels that kernel.cu has for compute capability 9.0 alone."""
 NUM_PIECES = 4
 """Of a turn, in the twin."""
 
@@ -58,11 +62,16 @@ def lane_bytes(config: Config) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- configs
+def _has(kernel: str) -> bool:
+    return MEASURED.has_clusters or kernel not in OF_HOPPER
+
+
 def own() -> list[Config]:
     """Each CTA its own tile: one SM, some, all; one turn, and two, so that a turn is their difference."""
     return [
         Config(kernel, num_warps=warps, num_ctas=ctas, num_turns=turns)
         for kernel, warps, ctas, turns in product(KINDS, (4, 8), GRIDS, (1, 2))
+        if _has(kernel)
     ]  # fmt: skip
 
 
@@ -73,7 +82,7 @@ def shared() -> list[Config]:
         for kernel, warps, (ctas, parts) in product(
             ("red_4", "red_8", "red_16", "load_8"), (4, 8),
             ((2, 2), (8, 8), (32, 32), (64, 2), (64, 8), (128, 2), (128, 4), (128, 8), (128, 32), (128, 128)),
-        )
+        ) if _has(kernel) and ctas <= NUM_SMS
     ]  # fmt: skip
 
 
@@ -82,6 +91,7 @@ def pitches() -> list[Config]:
     return [
         Config(kernel, num_warps=8, num_ctas=ctas, pitch_bytes=pitch)
         for kernel, ctas, pitch in product(("red_8", "store_8", "load_8"), (1, NUM_SMS), (1024, 2048, 8192, 2080, 8224))
+        if _has(kernel)
     ]  # fmt: skip
 
 
@@ -241,7 +251,7 @@ CASE = Case(
     question=__doc__,
     config_type=Config,
     groups={
-        name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=(9, 0))
+        name: Group(configs=configs, metrics=METRICS, rank=3)
         for name, configs in (("own", own), ("shared", shared), ("pitches", pitches))
     },
     launch=launch, check=check,

@@ -198,7 +198,7 @@ CASE = Case(
     name="part_turns",
     question=__doc__,
     config_type=Config,
-    groups={"own": Group(configs=own, least_capability=(9, 0))},
+    groups={"own": Group(configs=own, least_capability=(9, 0), num_sms=132)},
     launch=launch, check=check,
     values={
         "bytes_per_cycle": "what all SMs get, bytes a cycle",

@@ -250,7 +250,7 @@ def includes() -> dict[str, str]:
 
 
 def _group(configs: Any) -> Group:
-    return Group(configs=configs, metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=True)
+    return Group(configs=configs, metrics=METRICS, rank=2, least_capability=(9, 0), num_sms=132, is_cold=True)
 
 
 CASE = Case(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, Group, KernelLaunch, Output, Outputs, Scratch, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
@@ -24,7 +25,8 @@ PAGE_BYTES = 2 * MIB
 MOST_BYTES = 4 * GIB
 FLUSH_BYTES = 256 * MIB
 """Four times the L2 of an H200."""
-NUM_CTAS = 132
+NUM_CTAS = measured_gpu().num_sms
+MIDDLE_SM = NUM_CTAS // 2 - 1
 NUM_THREADS = 1024
 MOST_SAMPLES = 4096
 SMEM_BYTES = 9224
@@ -70,7 +72,8 @@ class Config(ConfigRow):
 def footprint_configs() -> list[Config]:
     """Every footprint, lines in random order: cached in L1 and not, warm and cold, from two SMs; warm in L2 from four."""
     sweeps = [
-        ("chase_ca", "self", (0, 65)), ("chase_cg", "self", (0, 33, 65, 131)), ("chase_cg", "none", (0, 65)),
+        ("chase_ca", "self", (0, MIDDLE_SM)), ("chase_cg", "self", (0, NUM_CTAS // 4, MIDDLE_SM, NUM_CTAS - 1)),
+        ("chase_cg", "none", (0, MIDDLE_SM)),
         ("chase_ca", "none", (0,)),
     ]  # fmt: skip
     return [
@@ -89,7 +92,7 @@ def page_configs() -> list[Config]:
     """One line in each of some pages, in L2 (or L1) all of them; then as many lines at other distances."""
     found = [
         Config(kernel, num_pages * PAGE_STRIDE_BYTES, stride_bytes=PAGE_STRIDE_BYTES, sm=sm, warmed_by="self")
-        for kernel, sm in (("chase_cg", 0), ("chase_cg", 65), ("chase_ca", 0)) for num_pages in NUM_PAGES
+        for kernel, sm in (("chase_cg", 0), ("chase_cg", MIDDLE_SM), ("chase_ca", 0)) for num_pages in NUM_PAGES
     ]  # fmt: skip
     for num_nodes in (64, 256, 1016):
         for distance in (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB):

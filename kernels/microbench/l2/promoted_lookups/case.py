@@ -27,6 +27,7 @@ from gpusim.evidence.cases.case import (
     by_value,
 )
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import random_words
 from gpusim.machine.config import GpuSpec
@@ -36,14 +37,14 @@ from gpusim.workload.gmem.line_fetches import unasked_fraction
 from gpusim.workload.launch import Footprint, RoleContext
 from gpusim.workload.tma.boxes import TensorMap
 
-NUM_CTAS, NUM_THREADS = 132, 256
+NUM_CTAS, NUM_THREADS = measured_gpu().num_sms, 256
 """Whose slices are asked."""
 ROWS = 128
 ACROSS_BYTES = 4096
 """Of each row that a CTA walks."""
 PITCH = ACROSS_BYTES + 128
 TILE_BYTES, NUM_STAGES = 128 * 128, 4
-SMEM_BYTES = 192 << 10
+SMEM_BYTES = min(192 << 10, measured_gpu().smem_per_cta_bytes - (16 << 10))
 """So that an SM has one CTA; the ring takes a third of it."""
 NUM_WORDS = 1_000_003
 """After which memory has the same words again: a prime, so that no two tiles are alike."""
@@ -82,12 +83,13 @@ def walk(how: str, fetch: str, row_bytes: int, first_byte: int, ahead: int = 1, 
 
 
 FETCHES = ("none", "64", "128", "256")
+BY_TMA = ("tma",) if measured_gpu().has_clusters else ()
 
 
 def own() -> list[Config]:
     """Rows that one CTA alone walks: who asks, for how much of a row, from where, and how many steps at once."""
     return [
-        walk(how, fetch, row_bytes, first, ahead) for how in ("tma", "cp", "ld") for fetch in FETCHES
+        walk(how, fetch, row_bytes, first, ahead) for how in (*BY_TMA, "cp", "ld") for fetch in FETCHES
         for ahead in ((1,) if how == "ld" else (1, 4)) for row_bytes in (32, 64, 128) for first in (0, 32)
     ]  # fmt: skip
 
@@ -95,7 +97,7 @@ def own() -> list[Config]:
 def shared() -> list[Config]:
     """Rows that twelve CTAs walk, of both sides of L2."""
     return [
-        walk(how, fetch, row_bytes, first, 4, 12) for how in ("tma", "cp") for fetch in ("none", "128", "256")
+        walk(how, fetch, row_bytes, first, 4, 12) for how in (*BY_TMA, "cp") for fetch in ("none", "128", "256")
         for row_bytes in (64, 128) for first in (0, 32)
     ]  # fmt: skip
 
@@ -253,15 +255,14 @@ def predict(config: Config, gpu: GpuSpec) -> dict[str, float]:
     return {name: counters[name] for name in (HIT_RATE, TEX_MISSES)}
 
 
-HOPPER = (9, 0)
 CASE = Case(
     name="promoted_lookups",
     question=__doc__,
     config_type=Config,
     groups={
-        "own": Group(configs=own, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
-        "shared": Group(configs=shared, metrics=METRICS, rank=4, least_capability=HOPPER, is_cold=True),
-        "others": Group(configs=others, metrics=(*METRICS, *SOURCES), rank=4, least_capability=HOPPER, is_cold=True),
+        "own": Group(configs=own, metrics=METRICS, rank=4, is_cold=True),
+        "shared": Group(configs=shared, metrics=METRICS, rank=4, is_cold=True),
+        "others": Group(configs=others, metrics=(*METRICS, *SOURCES), rank=4, is_cold=True),
     },
     launch=launch, check=check, predict=predict, fit=fit, tiers={HIT_RATE: 5, TEX_MISSES: 5},
     limits={HIT_RATE: Limit(mean_pct=3.0, is_points=True)}, derive=derive,

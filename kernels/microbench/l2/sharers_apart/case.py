@@ -542,7 +542,7 @@ CASE = Case(
     question=__doc__,
     config_type=Config,
     groups={
-        name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=(9, 0), is_cold=name == "memory")
+        name: Group(configs=configs, metrics=METRICS, rank=3, least_capability=(9, 0), num_sms=132, is_cold=name == "memory")
         for name, configs in (
             ("own", own), ("near", near), ("late", late), ("bands", bands), ("wave", wave), ("memory", memory),
         )

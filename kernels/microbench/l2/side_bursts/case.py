@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, Repeated, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include
 from gpusim.evidence.cases.validation_kernel import pattern_words
@@ -20,7 +21,7 @@ from gpusim.kernel_models.streaming import dense_access, same
 from gpusim.workload import ops
 from gpusim.workload.launch import Footprint, RoleContext
 
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 """Of the H200; where SMs have other numbers the launch gives itself up."""
 FLUSH_BYTES = 256 * 2**20
 """Read before, so that nothing else is in L2."""
@@ -276,8 +277,8 @@ CASE = Case(
     question=__doc__,
     config_type=Config,
     groups={
-        "sides": Group(configs=sides, least_capability=(9, 0), rank=3),
-        "order": Group(configs=order, least_capability=(9, 0), rank=3),
+        "sides": Group(configs=sides, rank=3),
+        "order": Group(configs=order, rank=3),
     },
     launch=launch, check=check, num_repeats=3,
     values={

@@ -298,7 +298,7 @@ CASE = Case(
     name="tile_bursts",
     question=__doc__,
     config_type=Config,
-    groups={"bursts": Group(configs=bursts, metrics=METRICS, rank=2, least_capability=(9, 0))},
+    groups={"bursts": Group(configs=bursts, metrics=METRICS, rank=2, least_capability=(9, 0), num_sms=132)},
     launch=launch, check=check,
     values={
         **{

@@ -502,7 +502,7 @@ def _lead(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
 
 
 def _group(configs: Any, rank: int) -> Group:
-    return Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0))
+    return Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0), num_sms=132)
 
 
 CASE = Case(

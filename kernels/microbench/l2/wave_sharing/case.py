@@ -350,7 +350,7 @@ def drawn(cta: int, step: int, most: int) -> int:
 
 
 def _group(configs: Any, rank: int) -> Group:
-    return Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0), is_cold=True)
+    return Group(configs=configs, metrics=METRICS, rank=rank, least_capability=(9, 0), num_sms=132, is_cold=True)
 
 
 CASE = Case(

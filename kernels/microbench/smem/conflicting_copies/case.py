@@ -15,6 +15,7 @@ from gpusim.evidence.cases.array import read_only
 from gpusim.evidence.cases.case import Case, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.smem_streaming import of_last_round, spans, stream_paces
 from gpusim.machine.config import GpuSpec
@@ -27,6 +28,8 @@ from gpusim.workload.smem.access import AccessPattern, wavefronts
 MOST_COPIERS, MOST_COPIES, REGIONS, UNROLLED, GROUP = 16, 8, 16, 8, 4
 COPY_BYTES = READ_BYTES = 512
 COPIED_BYTES, READ_ROOM_BYTES = MOST_COPIERS * MOST_COPIES * 2 * COPY_BYTES + 128, 32 * 1024
+FLAG_BYTE = COPIED_BYTES + READ_ROOM_BYTES
+MOST_SMEM_BYTES = measured_gpu().smem_per_cta_bytes
 PITCH_BYTES = 1024
 """From row to row, in a tensor that L2 holds."""
 TURNS, ROUNDS, WARM_ROUNDS = 400, 12, 3
@@ -78,7 +81,8 @@ def streams() -> list[Row]:
     ]
     beside = [(*role, *rows, 0, pitch) for role, rows, pitch in product(ROLES[2:], BESIDE, READ_PITCH)]
     alone = [(readers, 0, 64, 0, 0, pitch) for readers, pitch in product((4, 8), READ_PITCH)]
-    return [Row("conflicting_copies", *numbers) for numbers in dict.fromkeys((*padded, *behind, *beside, *alone))]
+    found = [Row("conflicting_copies", *numbers) for numbers in dict.fromkeys((*padded, *behind, *beside, *alone))]
+    return [config for config in found if FLAG_BYTE + 16 + 128 * num_warps(config) <= MOST_SMEM_BYTES]
 
 
 def bursts() -> list[Row]:
@@ -147,7 +151,7 @@ def launch(config: Row) -> KernelLaunch:
             Output("sums", np.zeros((warps, 32), dtype="<u4")),
             Output("copied", np.full(COPIED_BYTES, 255, dtype=np.uint8)),
         ),
-        block=(32 * warps, 1, 1), smem_bytes=COPIED_BYTES + READ_ROOM_BYTES + 16 + 4 * 768,
+        block=(32 * warps, 1, 1), smem_bytes=min(FLAG_BYTE + 16 + 4 * 768, MOST_SMEM_BYTES),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Outputs, Windows, WrongAnswer, by_value
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.validation_kernel import windows
 from gpusim.workload import ops
 from gpusim.workload.gmem.global_access import global_access
@@ -20,7 +21,7 @@ from gpusim.workload.smem.access import AccessPattern
 
 MIB = 1 << 20
 THREADS, WORD_BYTES, TILE_ROWS = 256, 4, 128
-NUM_CTAS, TILE_BYTES = 132, 256
+NUM_CTAS, TILE_BYTES = measured_gpu().num_sms, 256
 STORED_BYTES = 64 * MIB
 """Of all rounds together."""
 WALK = np.dtype([(name, "<u4") for name in ("pitch_words", "tile_words", "num_m", "num_tiles", "num_rounds")])

@@ -11,13 +11,14 @@ import numpy as np
 from gpusim import GpuSpec, Launch, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Group, KernelLaunch, Output, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 
 WARPS, LINES = 32, 128
-NUM_ROUNDS, NUM_SMS = 256, 132
+NUM_ROUNDS, NUM_SMS = 256, measured_gpu().num_sms
 NEAR = (4, 16, 32)
 """Loads of a round from shared memory."""
 WAYS = (1, 2, 4, 8, 16, 32)

@@ -531,8 +531,8 @@ CASE = Case(
     question="How long does each piece of an epilogue take?",
     config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, derive=derive, includes=includes,
     groups={
-        "tiles": Group(configs=tiles, rank=2, least_capability=(9, 0)),
-        "contention": Group(configs=contention, rank=4, least_capability=(9, 0)),
+        "tiles": Group(configs=tiles, rank=2, least_capability=(9, 0), num_sms=132),
+        "contention": Group(configs=contention, rank=4, least_capability=(9, 0), num_sms=132),
     },
     values={name: f"SM cycles of thread 0: {text}" for name, text in MEANINGS.items()},
     tiers={

@@ -17,6 +17,7 @@ from gpusim.evidence.cases.array import numbers_of, read_only
 from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import KernelLaunch, Output, Repeated, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import Without
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
@@ -34,7 +35,7 @@ SPAN = ("sm", "begin", "end")
 """What each CTA says of all its rounds together."""
 LEAST_SMS = 100
 """On which as many CTAs ran as are wanted."""
-NUM_SMS, WORD_BYTES, PAD, LANES = 132, 4, 4, (4, 8)
+NUM_SMS, WORD_BYTES, PAD, LANES = measured_gpu().num_sms, 4, 4, (4, 8)
 """CTAs of each wave where an SM is to have several; of an element; elements more of a row that is turned; of a warp."""
 
 

@@ -15,6 +15,7 @@ from gpusim.evidence.cases.array import fragment_places, k_major_descriptors, re
 from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import KernelLaunch, Output, Repeated, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import range_cycles
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
@@ -32,7 +33,7 @@ ROUNDS = (16, 48, 176)
 COPY_BYTES = 512
 """Of one cp.async of a warp."""
 MOST_SMEM_BYTES = 227 * 1024
-ALL_SMS = 132
+ALL_SMS = measured_gpu().num_sms
 SHARED_IMAGES = 16
 PHASES = ("wait_copies", "meet", "math", "wait_math", "meet_again", "copies")
 """As kernel.cu numbers what lies between two looks at the clock."""

@@ -16,6 +16,7 @@ from gpusim.evidence.cases.background_wgmma import K_STEPS, K, M, atom_of, encod
 from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import range_cycles
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
@@ -28,7 +29,7 @@ ROUNDS = (16, 144)
 TRAIN_CYCLES = 40_000
 """About how long a train takes that others run beside."""
 PIECE_BYTES, MOST_PIECES, REGION_BYTES = 512, 16, 65536
-ALL_SMS = 132
+ALL_SMS = measured_gpu().num_sms
 
 KINDS = (
     "imad", "imad_wide", "move", "ffma", "fadd", "iadd3", "lop3", "mufu", "add64", "lds", "ldgsts", "ldgsts_wide",

@@ -15,6 +15,7 @@ from gpusim.evidence.cases.array import fragment_places, read_only
 from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import chained_code
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
@@ -31,7 +32,7 @@ ROW_BYTES = 128
 """Of a box: 64 elements of bf16."""
 NUM_COLUMNS = 4
 """Boxes along k before a walk begins again: few, so that all SMs' operands stay in L2."""
-MOST_CTAS = 132
+MOST_CTAS = measured_gpu().num_sms
 NUM_LEAD, NUM_TIMED = 32, 128
 LEAST_SMEM_BYTES = 120 * KIB
 """So that two CTAs find no room on one SM."""

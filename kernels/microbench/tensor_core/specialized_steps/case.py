@@ -11,6 +11,7 @@ import numpy as np
 from gpusim import simulate
 from gpusim.evidence.cases.case import Case, Config, Group, Outputs, kernel_folder, load_case
 from gpusim.evidence.cases.launch_args import KernelLaunch, Output
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.paths import sass_figures
 from gpusim.evidence.cases.tile_walk import grid_include
@@ -33,7 +34,7 @@ PINGPONG = ("pp2_64x128x64_c1x1_d1_bf16", "pp2_64x256x64_c1x1_d1_bf16")
 SPECIALIZED = ("ws1_64x64x64_c1x1_d1_bf16", "ws1_64x128x64_c1x1_d1_bf16", "ws1_128x128x64_c1x1_d1_bf16")
 MULTISTAGE = ("ms1_64x64x64_c1x1_d0_bf16", "ms1_64x128x64_c1x1_d1_bf16", "ms2_128x128x64_c1x1_d1_bf16")
 ENTRIES = (*PINGPONG, *SPECIALIZED, *MULTISTAGE)
-SMS = (1, 132)
+SMS = (1, measured_gpu().num_sms)
 STEPS = (8, 24, 40)
 """An odd number, so that every second config covers all of them."""
 

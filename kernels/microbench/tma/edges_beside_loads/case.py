@@ -290,7 +290,7 @@ CASE = Case(
     question=__doc__,
     config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit,
     groups={
-        name: Group(configs=configs, metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=name == "memory")
+        name: Group(configs=configs, metrics=METRICS, rank=2, least_capability=(9, 0), num_sms=132, is_cold=name == "memory")
         for name, configs in (
             ("memory", memory), ("l2", l2), ("spread", spread), ("crowds", crowds), ("own", own), ("off", off),
         )

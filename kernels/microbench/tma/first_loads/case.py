@@ -446,7 +446,7 @@ CASE = Case(
     config_type=Row, launch=launch, check=check, predict=predict, fitted_constants=fitted_constants, derive=derive,
     includes=grid_include, followers=("plain",),
     groups={
-        name: Group(configs=configs, metrics=metrics, rank=3 if name == "alone" else 2, least_capability=(9, 0))
+        name: Group(configs=configs, metrics=metrics, rank=3 if name == "alone" else 2, least_capability=(9, 0), num_sms=132)
         for name, configs, metrics in (
             ("first", first, ()), ("steady", steady, METRICS), ("growth", growth, METRICS), ("launched", launched, ()),
             ("alone", alone, ()),

@@ -15,6 +15,7 @@ from gpusim.evidence.cases.array import read_only
 from gpusim.evidence.cases.case import Case, FittedConstant, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, Scratch, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import chained_code
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted_constant
@@ -29,7 +30,7 @@ NUM_PANELS, NUM_COLUMNS = 256, 8
 """Panels of 64 rows of the tensor, and its columns of 64 elements: 16 MiB, which L2 keeps."""
 ROWS_OF_TILES, SWIZZLE_SIZE = 32, 8
 """Tiles of a GEMM, 32 by 32, which CTAs walk as a GEMM's do."""
-NUM_SMS = 132
+NUM_SMS = measured_gpu().num_sms
 STEPS, LEAD = 64, 16
 SMEM_OF_CTAS = {1: 200 * 1024, 2: 100 * 1024, 3: 73 * 1024, 4: 50 * 1024}
 """Dynamic shared memory, by the CTAs that an SM then has."""

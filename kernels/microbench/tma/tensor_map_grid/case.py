@@ -15,6 +15,7 @@ from gpusim.evidence.cases.array import read_only
 from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import chained_code, range_cycles
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted, fitted_constant
@@ -30,6 +31,9 @@ BOX_BYTES = BOX_WIDTH * BOX_HEIGHT * BF16.num_bytes
 HOST_WIDTH, HOST_HEIGHT, HOST_STRIDE_BYTES = 64, 8, 128
 """Fields of the host's map, all of which are replaced."""
 WORDS = 2 + 1 + MOST_MAPS + 4 * MOST_MAPS + 1
+NUM_SMS = measured_gpu().num_sms
+GRIDS = ((1, 1), (NUM_SMS // 2, 1), (NUM_SMS, 1), (2 * NUM_SMS, 2), (4 * NUM_SMS, 4), (4 * NUM_SMS, 1))
+"""CTAs, and how many of them an SM has."""
 SMEM_OF_CTAS = {1: 200 * 1024, 2: 100 * 1024, 4: 50 * 1024}
 """Dynamic shared memory, by the CTAs that an SM then has."""
 
@@ -49,7 +53,7 @@ def grid() -> list[Row]:
     """One CTA, one an SM, and several an SM; one to four maps; more CTAs than fit at once."""
     return [
         Row("build_all", num_ctas=num_ctas, num_maps=num_maps, ctas_per_sm=per_sm)
-        for num_ctas, per_sm in ((1, 1), (66, 1), (132, 1), (264, 2), (528, 4), (528, 1)) for num_maps in (1, 2, 3, 4)
+        for num_ctas, per_sm in GRIDS for num_maps in (1, 2, 3, 4)
     ]  # fmt: skip
 
 
@@ -119,8 +123,6 @@ BUILD_CODE_BYTES = 1344
 """Instructions of the loop that makes maps, which the first CTA of an SM has to fetch. Source: SASS of CUDA 13.0."""
 BARRIER_CYCLES = 26.0
 """Cycles of ``__syncthreads`` of four warps, of which three wait. Source: kernels/barriers, h200_sxm."""
-NUM_SMS = 132
-"""SMs of an H200."""
 
 
 def predict(config: Row, gpu: GpuSpec) -> dict[str, float]:

@@ -16,6 +16,7 @@ from gpusim.evidence.cases.array import read_only
 from gpusim.evidence.cases.case import Case, Fitted, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Argument, Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted
 from gpusim.evidence.cases.tile_walk import ADDEND, MULTIPLIER, grid_include, random_words
@@ -27,8 +28,9 @@ from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tma.boxes import MAX_BOX_ELEMENTS, TensorMap
 
-NUM_CTAS = 132
-"""One an SM of the H200; where SMs have other numbers the launch gives itself up."""
+MEASURED = measured_gpu()
+NUM_CTAS = MEASURED.num_sms
+"""One an SM; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 288
 NUM_WATCHERS = 256
 KIB = 1024
@@ -46,7 +48,8 @@ NUM_BINS, BIN_CYCLES = 512, 32
 FLAG_WORDS = 32 + 32 + 64 + 256
 
 SIZES = (8, 16, 24, 32, 48, 64)
-LIVE = (4, 16, 33, 66, 99, 132)
+LIVE = (4, 16, *(part * NUM_CTAS // 4 for part in (1, 2, 3, 4)))
+WAYS = ("tma", "cp_async") if MEASURED.has_clusters else ("cp_async",)
 SOURCES = ("l2", "hbm", "shared_l2", "pending")
 
 
@@ -98,6 +101,11 @@ def _config(way: str, source: str, kib: int, num_live: int, in_flight: int = 1, 
     return Row(kernel, source, kib * KIB, num_live, in_flight, is_watched)
 
 
+def _fitting(configs: list[Row]) -> list[Row]:
+    """Configs whose stages fit in shared memory, with what else a CTA keeps there."""
+    return [item for item in configs if item.in_flight * item.tile_bytes <= MEASURED.smem_per_cta_bytes - 8 * KIB]
+
+
 def _is_together(source: str) -> bool:
     return source in ("shared_l2", "pending")
 
@@ -106,25 +114,25 @@ def idle() -> list[Row]:
     """One SM, or two where one waits for what the other has asked for; each size with and without watchers."""
     return [
         _config(way, source, kib, 2 if _is_together(source) else 1, is_watched=is_watched)
-        for way in ("tma", "cp_async") for source in SOURCES for is_watched in (False, True) for kib in SIZES
+        for way in WAYS for source in SOURCES for is_watched in (False, True) for kib in SIZES
     ]  # fmt: skip
 
 
 def loaded() -> list[Row]:
     """More and more SMs, each with one tile or three in flight."""
-    return [
+    return _fitting([
         _config(way, source, kib, num_live, in_flight)
-        for way, source, in_flight in product(("tma", "cp_async"), SOURCES, (1, 3))
+        for way, source, in_flight in product(WAYS, SOURCES, (1, 3))
         if in_flight == 1 or not _is_together(source)
         for kib in (8, 16, 32, 64) for num_live in LIVE
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 def watched() -> list[Row]:
     """When the first and the last line come under load."""
     return [
         _config(way, source, kib, num_live, is_watched=True)
-        for way in ("tma", "cp_async") for source in SOURCES for kib in (8, 16, 32, 64) for num_live in (33, 66, 132)
+        for way in WAYS for source in SOURCES for kib in (8, 16, 32, 64) for num_live in (LIVE[2], LIVE[3], LIVE[5])
     ]  # fmt: skip
 
 
@@ -428,7 +436,7 @@ CASE = Case(
     config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, derive=derive,
     includes=grid_include,
     groups={
-        name: Group(configs=configs, rank=rank, least_capability=(9, 0))
+        name: Group(configs=configs, rank=rank)
         for name, configs, rank in (("idle", idle, 3), ("loaded", loaded, 3), ("watched", watched, 4))
     },
     values={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from typing import Any
@@ -14,6 +14,7 @@ from gpusim import Buffer, Launch, Mbarrier, WarpRole, simulate
 from gpusim.evidence.cases.case import Case, Fitted, FittedConstant, Group, Outputs, WrongAnswer
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import Argument, Input, KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.microbenchmark import chained_code
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.evidence.cases.parameters import fitted_constant
@@ -27,10 +28,10 @@ from gpusim.workload.launch import RoleContext
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tma.boxes import TensorMap
 
-GPU = "h200_sxm"
+GPU = measured_gpu().description
 """Whose GPCs the groups of sharers are made for."""
-NUM_CTAS = 132
-"""One an SM of the H200; where SMs have other numbers the launch gives itself up."""
+NUM_CTAS = measured_gpu().num_sms
+"""One an SM; where SMs have other numbers the launch gives itself up."""
 NUM_THREADS = 128
 MOST_PLACES = 256
 KIB = 1024
@@ -463,8 +464,12 @@ def fetched(config: Row, start: int) -> Fetches:
     return fetches(starts[row] + chunk * CHUNK_BYTES, row * config.smem_pitch_bytes + placed * CHUNK_BYTES)
 
 
-def _group(configs: Any, *, is_cold: bool = False) -> Group:
-    return Group(configs=configs, metrics=METRICS, rank=2, least_capability=(9, 0), is_cold=is_cold)
+def _group(configs: Callable[[], list[Row]], *, is_cold: bool = False, least_capability: tuple[int, int] = (8, 0)) -> Group:
+    def runs() -> list[Row]:
+        return [config for config in configs() if measured.has_clusters or config.kernel != "tma"]
+
+    measured = measured_gpu()
+    return Group(configs=runs, metrics=METRICS, rank=2, least_capability=least_capability, is_cold=is_cold)
 
 
 CASE = Case(
@@ -472,7 +477,10 @@ CASE = Case(
     question="What does a tile cost whose rows do not begin on a line, or not on a sector?",
     config_type=Row, launch=launch, check=check, num_repeats=3, predict=predict, fit=fit, fitted_constants=fitted_constants,
     derive=derive, includes=grid_include,
-    groups={"alone": _group(alone), "own": _group(own), "shared": _group(shared), "cold": _group(cold, is_cold=True)},
+    groups={
+        "alone": _group(alone), "own": _group(own), "cold": _group(cold, is_cold=True),
+        "shared": _group(shared, least_capability=(9, 0)),  # of an A100 it is not known which SMs share a GPC
+    },
     values={
         "cycles_per_stage": "SM cycles from a full stage to the next, mean of the live SMs",
         "slowest_cycles": "the same of the slowest SM",

@@ -13,12 +13,13 @@ from gpusim.evidence.cases.array import read_only, swizzled
 from gpusim.evidence.cases.case import Case, Group, Outputs
 from gpusim.evidence.cases.config_row import ConfigRow
 from gpusim.evidence.cases.launch_args import KernelLaunch, MappedTensor, Output, by_value
+from gpusim.evidence.cases.measured_gpu import measured_gpu
 from gpusim.evidence.cases.output_check import wrong_if
 from gpusim.units import WARP_SIZE
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.tma.boxes import TensorMap
 
-NUM_STEPS, FIRST_STEP, NUM_CTAS = 320, 64, 132
+NUM_STEPS, FIRST_STEP, NUM_CTAS = 320, 64, measured_gpu().num_sms
 """Steps of a CTA; from where on they are timed; CTAs where all SMs have one."""
 BOX_WIDTH, ROW_BYTES = 64, 128
 NUM_X = 16
