@@ -311,7 +311,7 @@ def test_a_plan_needs_no_gpu_and_has_only_what_its_architecture_runs(capsys: pyt
     names = ["kernel_end", "launch_order", "line_sharing", "tma_writes"]
     assert main(["measure", *names, "--plan", "a100_sxm_80gb"]) == 0
     planned = capsys.readouterr().out
-    assert all(f"\n{name} " in planned for name in names[:3]) and "\ntma_writes " not in planned
+    assert all(f"\n {name} " in planned for name in names[:3]) and "\n tma_writes " not in planned
     assert "line_sharing: without multicast, for it needs compute capability 9.0" in planned
     assert "tma_writes: nothing, for it needs compute capability 9.0" in planned
 
