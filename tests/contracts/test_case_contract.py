@@ -139,10 +139,10 @@ def test_the_model_answers_with_finite_numbers_of_declared_names(name: str) -> N
 @pytest.mark.parametrize("name", [name for name in NAMES if load_case(name).fit is not nothing_fitted])
 def test_rows_that_tell_nothing_fit_nothing(name: str) -> None:
     case = load_case(name)
-    assert list(case.fit([])) == []
+    assert list(case.fitted([], GPU)) == []
     if name not in READ_ALL_NUMBERS:
         bare = [{**config, "group": group} for group, configs in configs_of(name).items() for config in few(configs, 40)]
-        assert list(case.fit(bare)) == []
+        assert list(case.fitted(bare, GPU)) == []
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if load_case(name).fitted_constants is not no_fitted_constants])

@@ -14,10 +14,10 @@ import pytest
 from gpusim.errors import ConfigError
 from gpusim.evidence.bench.frameworks import has_source
 from gpusim.evidence.cases.case import case_names, load_case
+from gpusim.evidence.cases.measured_gpu import MeasuredGpu
 from gpusim.evidence.toolchain.cuda_toolkit import (
     Cubin,
     build,
-    capability_of,
     default_build_dir,
     find_nvcc,
     find_program,
@@ -25,15 +25,17 @@ from gpusim.evidence.toolchain.cuda_toolkit import (
     source_hash,
 )
 from gpusim.evidence.toolchain.sass import KernelSass, parse_sass, read_sass
+from gpusim.machine.config import load_gpu
 
 from .conftest import KEPT, made_with
 
 Sass = Callable[[str, str], dict[str, KernelSass]]
 Built = Callable[[str, str], Cubin]
 BUILT = [name for name in case_names() if has_source(load_case(name))]
+SIZES = {"sm_80": MeasuredGpu.of(load_gpu("a100_sxm_80gb")), "sm_90a": MeasuredGpu()}
 BUILDS = [
-    (name, arch) for name in BUILT for arch in ("sm_80", "sm_90a")
-    if any(group.least_capability <= capability_of(arch) for group in load_case(name).groups.values())
+    (name, arch) for name in BUILT for arch, gpu in SIZES.items()
+    if any(not group.lacks(gpu) for group in load_case(name, gpu=gpu).groups.values())
 ]  # fmt: skip
 ONE_BUILD_EACH = [(name, "sm_90a") for name in BUILT]
 
@@ -44,10 +46,10 @@ def test_a_kernel_that_needs_hopper_is_not_built_for_the_a100() -> None:
 
 @pytest.mark.parametrize(("name", "arch"), BUILDS)
 def test_a_kernel_compiles_with_every_entry_point_that_its_configs_name(built: Built, name: str, arch: str) -> None:
-    case = load_case(name)
+    case = load_case(name, gpu=SIZES[arch])
     held = built(name, arch).path.read_bytes()
     for group, rules in case.groups.items():
-        if rules.least_capability <= capability_of(arch):
+        if not rules.lacks(SIZES[arch]):
             for kernel in {config["kernel"] for config in case.configs(group, 1)}:
                 assert f".text.{kernel}\0".encode() in held
 
