@@ -1,6 +1,6 @@
 """Print the lowest versions that ``pyproject.toml`` allows, as constraints for pip.
 
-    python scripts/lowest_versions.py > lowest.txt
+python scripts/lowest_versions.py > lowest.txt
 """
 
 from __future__ import annotations
