@@ -1,6 +1,6 @@
 """Print the lowest versions that ``pyproject.toml`` allows, as constraints for pip.
 
-python scripts/lowest_versions.py > lowest.txt
+In: ``pyproject.toml``. Out: a line for each library, on stdout.
 """
 
 from __future__ import annotations
