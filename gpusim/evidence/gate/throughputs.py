@@ -44,7 +44,9 @@ PAIRED_SECTORS = 8
 """Sectors of a load from which two neighbouring lines are one request to L2."""
 TMA_LOADS = "_mem_global_op_tma_ld"
 MULTICAST_FRACTION = 0.5
-"""Share of the bytes of a cluster's TMA loads that are multicast: one of two operands."""
+"""Share of the bytes of a cluster's TMA loads that are multicast.
+
+Source: guess, one of two operands; made with errors of GEMMs in view. Only L1's port of requests uses it."""
 LOAD_WAVEFRONTS = 1.2
 """Wavefronts of the data stage for each line that a load misses."""
 SECTOR_CYCLES, RETURN_CYCLES, PACKET_CYCLES = 1.0 / 3.0, 0.5, 1.0
