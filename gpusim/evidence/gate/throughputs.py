@@ -43,10 +43,6 @@ WIDEST_SECTORS = 16
 PAIRED_SECTORS = 8
 """Sectors of a load from which two neighbouring lines are one request to L2."""
 TMA_LOADS = "_mem_global_op_tma_ld"
-MULTICAST_FRACTION = 0.5
-"""Share of the bytes of a cluster's TMA loads that are multicast.
-
-Source: guess, one of two operands; made with errors of GEMMs in view. Only L1's port of requests uses it."""
 LOAD_WAVEFRONTS = 1.2
 """Wavefronts of the data stage for each line that a load misses."""
 SECTOR_CYCLES, RETURN_CYCLES, PACKET_CYCLES = 1.0 / 3.0, 0.5, 1.0
@@ -166,12 +162,10 @@ def _l1_cycles(result: Result, numbers: Mapping[str, float]) -> tuple[float, flo
     is_scattered = _is_scattered(stores, stored)
     lines = max(loads, loaded / SECTORS_OF_LINE)
     missed = lines * min(1.0, (got - by_tma) / loaded) if loaded else 0.0
-    shared = 1.0 - 1.0 / max(1.0, numbers["launch__cluster_size"])
-    by_tma *= (1.0 - MULTICAST_FRACTION * shared) / SECTORS_OF_LINE
     is_by_cp_async = result.fill_wavefronts > 0.0
     asked = missed if is_by_cp_async or loaded < PAIRED_SECTORS * loads else missed / 2.0
     stored_lines = stored if is_scattered else max(stores, stored / SECTORS_OF_LINE)
-    port = written * (2.0 if is_scattered else 1.0) + asked + by_tma
+    port = written * (2.0 if is_scattered else 1.0) + asked + by_tma / SECTORS_OF_LINE
     of_loads = 0.0 if is_by_cp_async else LOAD_WAVEFRONTS * missed + (lines - missed)
     return port, numbers[SHARED] + of_loads + stored_lines
 

@@ -99,7 +99,7 @@ def _clamp(value: Any) -> Any:
         try:
             limits_of(value)
         except ValueError:
-            raise ValueError(f"is {value!r}, wants two numbers LOW,HIGH, for example 0,6") from None
+            raise ValueError(f"is {value!r}, wants two ascending numbers LOW,HIGH, for example 0,6") from None
     return value
 
 
