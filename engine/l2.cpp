@@ -68,11 +68,20 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
     counters.l2.unplanned_write_back_bytes += evicted;
     write_back(evicted, request.tensor, nullptr);
   }
+  if (!is_missing && input.launch->is_stored != 0.0 && tile->wave < 0 &&
+      residency_.is_planned(request.tensor)) {
+    uint32_t storer = residency_.next_storer();
+    tile->wave = request.wave;
+    tile->is_of_launch_before = tile->has_loss = true;
+    tile->loss = Loss{{0.0, 0.0}, {input.l2->far_share, input.l2->far_share}, false};
+    tile->partitions = uint8_t(1u << storer);
+  }
   if (!is_missing || tile->is_filling) return tile;
   if (!residency_.is_planned(request.tensor))
     counters.l2.unplanned_crossing_miss_bytes += loss.memory[1 - partition] * request.num_bytes;
   tile->wave = request.wave;
   tile->has_loss = true;
+  tile->is_of_launch_before = false;
   tile->loss = loss;
   tile->missed = 0.0;
   double share = loss.memory[0] + loss.memory[1];
@@ -197,7 +206,8 @@ double L2::reach(const MemoryRequest& request, TileState* tile, uint32_t partiti
     crossing = share * request.num_bytes / chance;
     latency = far;
   }
-  if (!residency_.is_planned(request.tensor)) counters.l2.unplanned_crossing_bytes += crossing;
+  if (tile->is_of_launch_before || !residency_.is_planned(request.tensor))
+    counters.l2.unplanned_crossing_bytes += crossing;
   if (tile->is_filling) {  // what comes from memory crosses when it has come
     tile->crossings.push(FillCrossing{partition, crossing, request.num_warps});
     return latency;

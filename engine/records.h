@@ -444,6 +444,7 @@ struct LaunchConstants {
   double cluster_barrier_cycles;
   double has_traffic_plan;
   double is_warm;
+  double is_stored;
   double is_flushed;
   double code_latency_cycles;
   double num_code_names;

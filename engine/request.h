@@ -83,6 +83,7 @@ struct TileState {
   bool is_filling = false;    // its fill's end is not known yet
   uint8_t partitions = 0;     // a bit for each partition that has read it, and so has a copy
   bool has_loss = false;
+  bool is_of_launch_before = false;  // which stored it: no SM of the other partition has read it since
   double done_at = 0.0;        // cycle at which the fill is in L2
   double part_at = 0.0;        // cycle at which most warps that wait for a part of it have theirs
   double began_at = 0.0;       // cycle at which the first byte of its fill passed HBM's wire

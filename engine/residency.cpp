@@ -78,43 +78,54 @@ bool Residency::find(const WalkRecord& walk, int32_t panel, int32_t wave, bool i
 bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss) {
   KeptTile* tile = kept_tile(request.tile);
   double share = 1.0 / num_partitions_;
-  PartitionLines* lines = tile->partitions;
-  bool is_known = lines[0].is_held || lines[1].is_held || lines[0].was_evicted || lines[1].was_evicted;
-  if (input.launch->is_warm != 0.0 && !is_known) {
-    for (uint32_t each = 0; each < num_partitions_; each++)  // both have what was there before
-      touch(&lines[each], kept_[each], request.num_bytes, false);
-    return false;
+  double of_one = request.num_bytes * share;
+  KeptLines* homes = tile->homes;
+  KeptLines* copies = tile->copies;
+  bool is_known = homes[0].is_held || homes[1].is_held || homes[0].was_evicted || homes[1].was_evicted;
+  uint32_t other = num_partitions_ - 1 - partition;
+  if (input.launch->is_warm != 0.0 && !is_known) {  // what was there before
+    uint32_t storer = input.launch->is_stored != 0.0 ? next_storer() : num_partitions_;
+    for (uint32_t each = 0; each < num_partitions_; each++) {
+      touch(&homes[each], each, of_one);
+      if (num_partitions_ > 1 && (storer == num_partitions_ || each == storer))
+        touch(&copies[each], each, of_one);
+    }
   }
-  bool has_copy = lines[partition].is_copied;
-  for (uint32_t each = 0; each < num_partitions_; each++) {
-    loss->memory[each] = lines[each].is_held ? 0.0 : share;
-    loss->crossing[each] = 1.0 - share;
-  }
-  for (uint32_t other = 0; other < num_partitions_; other++)
-    if (!has_copy && other != partition) touch(&lines[other], kept_[other], request.num_bytes * share, true);
-  touch(&lines[partition], kept_[partition], request.num_bytes, false);
+  bool has_copy = num_partitions_ == 1 || copies[partition].is_held;
+  bool is_missing = !has_copy || !homes[partition].is_held;
+  loss->memory[partition] = homes[partition].is_held ? 0.0 : share;
+  if (num_partitions_ > 1) loss->memory[other] = has_copy || homes[other].is_held ? 0.0 : share;
+  for (uint32_t each = 0; each < num_partitions_; each++) loss->crossing[each] = has_copy ? 0.0 : 1.0 - share;
+  touch(&homes[partition], partition, of_one);
+  if (num_partitions_ > 1) touch(&copies[partition], partition, of_one);
+  if (!has_copy) touch(&homes[other], other, of_one);
   loss->is_of_reader = true;
-  return !has_copy;
+  return is_missing;
 }
 
-void Residency::touch(PartitionLines* lines, Kept& kept, double num_bytes, bool is_home) {
+void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
+  Kept& kept = kept_[partition];
   double held = 0.0;
   if (lines->is_held) {
     held = lines->held_bytes;
     kept.least_recent.remove(lines);
   }
-  if (!is_home) lines->is_copied = true;
-  lines->held_bytes = is_home ? larger(held, num_bytes) : num_bytes;
+  lines->held_bytes = larger(held, num_bytes);
   lines->is_held = true;
   kept.least_recent.append(lines);
   kept.num_bytes += lines->held_bytes - held;
   while (kept.num_bytes > input.launch->partition_bytes && kept.least_recent.oldest() != lines) {
-    PartitionLines* gone = kept.least_recent.oldest();
+    KeptLines* gone = kept.least_recent.oldest();
     kept.least_recent.remove(gone);
     gone->is_held = false;
-    gone->is_copied = false;
     gone->was_evicted = true;
     kept.num_bytes -= gone->held_bytes;
+    KeptLines* copies = &gone->tile->copies[1 - partition];
+    if (gone == &gone->tile->homes[partition] && copies->is_held) {
+      kept_[1 - partition].least_recent.remove(copies);
+      copies->is_held = false;
+      kept_[1 - partition].num_bytes -= copies->held_bytes;
+    }
     evicted_bytes_ += clean(gone->tile);
   }
 }
@@ -123,7 +134,7 @@ Residency::KeptTile* Residency::kept_tile(TileKey key) {
   KeptTile* tile = tiles_.get(key);
   if (tile == nullptr) {
     tile = tile_pool_.make();
-    for (PartitionLines& lines : tile->partitions) lines.tile = tile;
+    for (uint32_t each = 0; each < 2; each++) tile->homes[each].tile = tile->copies[each].tile = tile;
     tiles_.put(key, tile);
   }
   return tile;
@@ -134,14 +145,11 @@ Residency::KeptTile* Residency::kept_tile(TileKey key) {
 double Residency::stored(const MemoryRequest& request, uint32_t partition, double num_bytes) {
   KeptTile* tile = kept_tile(request.tile);
   dirty_bytes_ += make_dirty(tile, request, num_bytes);
-  double stored_bytes = larger(tile->dirty_bytes, request.part_bytes);
-  double share = 1.0 / num_partitions_;
-  for (uint32_t each = 0; each < num_partitions_ && input.launch->has_traffic_plan == 0.0; each++) {
-    PartitionLines* lines = &tile->partitions[each];
-    bool is_home = each != partition;
-    double held = lines->is_held ? lines->held_bytes : 0.0;
-    touch(lines, kept_[each], larger(held, is_home ? stored_bytes * share : stored_bytes), is_home);
-  }
+  double of_one = larger(tile->dirty_bytes, request.part_bytes) / num_partitions_;
+  for (uint32_t each = 0; each < num_partitions_ && input.launch->has_traffic_plan == 0.0; each++)
+    touch(&tile->homes[each], each, of_one);
+  if (num_partitions_ > 1 && input.launch->has_traffic_plan == 0.0)
+    touch(&tile->copies[partition], partition, of_one);
   double leaving = 0.0;
   while (dirty_bytes_ > input.launch->dirty_bytes && dirty_.oldest() != nullptr)
     leaving += clean(dirty_.oldest());

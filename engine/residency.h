@@ -7,8 +7,9 @@ namespace gpusim {
 // Decides which reads miss in L2.
 // Models:
 // * the traffic plan, by panel and wave;
-// * without footprints: partitions that keep the tiles read or stored last, entire where an SM touches them;
-// * half of such a tile has its home on the other partition;
+// * without footprints: partitions that keep the lines read or stored last, a tile's together;
+// * of such a tile half the lines are at home on each partition; an SM's reads copy those of the other one;
+// * lines at home and copies are touched, and leave, apart: a read of a copy does not touch the other partition;
 // * dirty lines of tensors without footprints, which are written back as their tile is evicted, or as too
 //   many wait, the oldest tile's first;
 // * parts of a tile, which ops name (records.py): CTAs that store the same part store the same lines.
@@ -28,19 +29,20 @@ class Residency {
   double stored(const MemoryRequest& request, uint32_t partition, double num_bytes);
   // Dirty bytes that reads have evicted since the last call.
   double take_evicted();
+  // The partition of the SM that stored a tile in the launch before.
+  uint32_t next_storer() { return uint32_t(storers_.next(GOLDEN) * num_partitions_); }
   bool is_planned(uint32_t tensor) const { return input.tensors[tensor].is_planned != 0; }
 
  private:
-  // A tile where lines are kept by use, on one partition.
+  // Lines of a tile that are kept by use: those at home on a partition, or the copies there of the others.
   struct KeptTile;
-  struct PartitionLines {
+  struct KeptLines {
     double held_bytes = 0.0;
     bool is_held = false;
-    bool is_copied = false;
     bool was_evicted = false;
     KeptTile* tile = nullptr;
-    PartitionLines* older = nullptr;
-    PartitionLines* newer = nullptr;
+    KeptLines* older = nullptr;
+    KeptLines* newer = nullptr;
   };
   // Dirty bytes of a part of a tile.
   struct DirtyPart {
@@ -48,23 +50,24 @@ class Residency {
     double num_bytes;
   };
   struct KeptTile {
-    PartitionLines partitions[2];
+    KeptLines homes[2];  // by partition
+    KeptLines copies[2];
     Vector<DirtyPart> parts;  // in ascending order
     double dirty_bytes = 0.0;
     KeptTile* older = nullptr;
     KeptTile* newer = nullptr;
   };
 
-  // Tiles that a partition keeps, the one that was used last at the end.
+  // What a partition keeps, that which was used last at the end.
   struct Kept {
-    LinkedList<PartitionLines> least_recent;
+    LinkedList<KeptLines> least_recent;
     double num_bytes = 0.0;
   };
 
   bool planned_loss(const MemoryRequest& request, int32_t last_wave, Loss* loss);
   bool find(const WalkRecord& walk, int32_t panel, int32_t wave, bool is_first, Loss* loss) const;
   bool kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss);
-  void touch(PartitionLines* lines, Kept& kept, double num_bytes, bool is_home);
+  void touch(KeptLines* lines, uint32_t partition, double num_bytes);
   KeptTile* kept_tile(TileKey key);
   double make_dirty(KeptTile* tile, const MemoryRequest& request, double num_bytes);
   // Its dirty lines leave.
@@ -76,6 +79,7 @@ class Residency {
   LinkedList<KeptTile> dirty_;
   double dirty_bytes_ = 0.0;
   double evicted_bytes_ = 0.0;  // dirty ones, of tiles
+  Sequence storers_;
   const uint32_t num_partitions_ = uint32_t(input.l2->num_partitions);
 };
 

@@ -22,7 +22,7 @@ CHOSEN = "chosen for GPU and tile"
 REQUIRED: Any = inspect.Parameter.empty
 
 CLOCKS = ("max", "single", "sustained")
-L2_STATES = ("cold", "warm", "flushed")
+L2_STATES = ("cold", "warm", "stored", "flushed")
 DATA = ("random", "zeros")
 
 SASS_HELP = (

@@ -79,12 +79,16 @@ class SmemCopyParams(StreamParams):
     copy_: Literal["scalar", "vectorized", "cp_async", "tma"] = Field(
         "vectorized", alias="copy", description="Copy of a tile to shared memory"
     )
+    raster: Literal["along_n", "along_m"] = Field("along_n", description="Order of CTAs: tiles of a row first, or of a column")
     swizzle: Literal["none", "32B", "64B", "128B"] = Field("none", description="Shared-memory swizzle of 16-byte chunks")
 
     @property
     def grid(self) -> TileGrid:
         """Tiles of the matrix."""
-        return TileGrid(num_rows=self.m, num_columns=self.n, tile_rows=self.tile[0], tile_columns=self.tile[1])
+        return TileGrid(
+            num_rows=self.m, num_columns=self.n, tile_rows=self.tile[0], tile_columns=self.tile[1],
+            is_along_m=self.raster == "along_m",
+        )  # fmt: skip
 
     @property
     def operand(self) -> OperandTile:

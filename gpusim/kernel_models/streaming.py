@@ -174,7 +174,7 @@ def shared_passes(op: str, offsets: IntArray, active: NDArray[np.bool_]) -> tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileGrid:
-    """A matrix divided into tiles, one a CTA, ordered along rows first, like blockIdx.x.
+    """A matrix divided into tiles, one a CTA, in the order of CTAs: tiles of a row first, or of a column (``is_along_m``).
 
     Edge tiles extend beyond the matrix.
     """
@@ -183,6 +183,7 @@ class TileGrid:
     num_columns: int
     tile_rows: int
     tile_columns: int
+    is_along_m: bool = False
 
     @property
     def num_x(self) -> int:
@@ -201,7 +202,7 @@ class TileGrid:
 
     def origin(self, tile: int) -> tuple[int, int]:
         """(row, column) of a tile's first element in the matrix."""
-        y, x = divmod(tile, self.num_x)
+        y, x = self._place(tile)
         return y * self.tile_rows, x * self.tile_columns
 
     def extent(self, tile: int) -> tuple[int, int]:
@@ -226,12 +227,23 @@ class TileGrid:
         """Footprint of a tensor in which each CTA accesses its tile, as far as it is inside of the matrix."""
 
         def panel_bytes(tiles: IntArray) -> IntArray:
-            y, x = np.divmod(tiles, self.num_x)
+            y, x = self._place(tiles)
             rows = np.minimum(self.tile_rows, self.num_rows - y * self.tile_rows)
             columns = np.minimum(self.tile_columns, self.num_columns - x * self.tile_columns)
             return np.asarray(rows * columns * element_bytes)
 
-        return Footprint(tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps)
+        piece_bytes = self.tile_columns * element_bytes if self.is_along_m and self.num_x > 1 else 0
+        return Footprint(
+            tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps, piece_bytes=piece_bytes
+        )
+
+    def _place(self, tile: Any) -> tuple[Any, Any]:
+        """Row and column of a tile, or of each of an array."""
+        if self.is_along_m:
+            x, y = divmod(tile, self.num_y)
+            return y, x
+        y, x = divmod(tile, self.num_x)
+        return y, x
 
 
 # ---------------------------------------------------------------------------------------------- footprints

@@ -118,7 +118,7 @@ def simulate(
     launch, gpu = launch_in_core(launch) if core_only else launch, idealize(gpu, settings.ideals)
     result = _simulate(launch, gpu, settings)
     if launch.following:
-        settings = replace(settings, l2="flushed" if l2 == "flushed" else "warm", simulated_mhz=None, watch=None)
+        settings = replace(settings, l2="flushed" if l2 == "flushed" else "stored", simulated_mhz=None, watch=None)
         result = one_after_the_other(result, [_simulate(other, gpu, settings) for other in launch.following])
     return replace(result, remarks=(*result.remarks, *remarks)) if remarks else result
 
@@ -147,7 +147,7 @@ def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     """Simulate one launch, at a clock that its power allows."""
     began = time.perf_counter()
-    plan = plan_launch(launch, gpu, is_warm=settings.l2 == "warm")
+    plan = plan_launch(launch, gpu, is_warm=settings.l2 in ("warm", "stored"))
     clock, mode, mhz = settings.clock, settings.mode, settings.simulated_mhz
     if mhz is None:
         mhz = estimate_clock(plan, mode=mode, data=settings.data) if isinstance(clock, str) else float(clock)

@@ -9,7 +9,7 @@ from gpusim.program.cta_classes import MAX_OPS
 from gpusim.simulate.wasm_module import Progress, Watch
 
 ClockMode = Literal["max", "single", "sustained"]
-L2State = Literal["cold", "warm", "flushed"]
+L2State = Literal["cold", "warm", "stored", "flushed"]
 Data = Literal["random", "zeros"]
 EngineName = Literal["native", "reference"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,17 @@ WIDTH = 4096
 """Columns of the matrix: rows of 8 KiB."""
 THREADS, TMA_THREADS = 256, 32
 BY_THREADS = ("scalar_none", "vectorized_none", "vectorized_128B", "cp_async_none")
+LADDER = (
+    *(f"{way}{raster}" for way in ("scalar_none_64", "vectorized_none_32", "cp_async_none_32") for raster in ("", "_along_m")),
+    "vectorized_none_along_m", "cp_async_none_along_m",
+)  # fmt: skip
+LADDER_EXTENTS = (4096, 8192, 16384)
+NAME = re.compile(r"(?P<way>scalar|vectorized|cp_async|tma)(_(none|128B))?(_(?P<threads>\d+))?(?P<along_m>_along_m)?")
 
 
 def config_of(kernel: str, size: int) -> Config:
     """A config as text."""
-    swizzle = "128B" if kernel == "tma" else kernel.rpartition("_")[2]
+    swizzle = "128B" if kernel in ("tma", "vectorized_128B") else "none"
     return {"kernel": kernel, "m": str(size // (WIDTH * ELEMENT_BYTES)), "n": str(WIDTH), "swizzle": swizzle}
 
 
@@ -49,12 +55,23 @@ def tma_configs(seed: int) -> list[Config]:
     return [config_of("tma", size) for size in SIZES]
 
 
-def options(config: Config) -> Mapping[str, Any]:
+def ladder_configs(seed: int) -> list[Config]:
+    """The copies of introductions to CuTe: one warp, two of the scalar one, tiles along n first and along m first."""
+    del seed
+    return [
+        {"kernel": kernel, "m": str(extent), "n": str(extent), "swizzle": "none"}
+        for kernel in LADDER for extent in LADDER_EXTENTS
+    ]  # fmt: skip
+
+
+def options(config: Config) -> dict[str, Any]:
     """The same kernel to the model."""
-    way = config["kernel"].removesuffix("_none").removesuffix("_128B")
+    name = NAME.fullmatch(config["kernel"])
+    assert name is not None
     return {
-        "m": int(config["m"]), "n": int(config["n"]), "tile": (ROWS, COLUMNS), "copy": way, "swizzle": config["swizzle"],
-        "dtype": "bf16",
+        "m": int(config["m"]), "n": int(config["n"]), "tile": (ROWS, COLUMNS), "copy": name["way"], "dtype": "bf16",
+        "swizzle": config["swizzle"], "threads": int(name["threads"] or THREADS),
+        "raster": "along_m" if name["along_m"] else "along_n",
     }  # fmt: skip
 
 
@@ -82,10 +99,10 @@ def launch(config: Config, is_counted: bool) -> KernelLaunch:
     arguments: tuple[Argument, ...] = (source, target, np.int32(m), np.int32(n))
     if by_tma:
         arguments = (MappedTensor(source, tensor_map(config)), MappedTensor(target, tensor_map(config)))
-    return KernelLaunch(
-        kernel=config["kernel"], arguments=arguments, grid=(-(-n // COLUMNS), -(-m // ROWS), 1),
-        block=(TMA_THREADS if by_tma else THREADS, 1, 1),
-    )  # fmt: skip
+    asked, across, down = options(config), -(-n // COLUMNS), -(-m // ROWS)
+    grid = (across, down, 1) if asked["raster"] == "along_n" else (down, across, 1)
+    threads = TMA_THREADS if by_tma else asked["threads"]
+    return KernelLaunch(kernel=config["kernel"], arguments=arguments, grid=grid, block=(threads, 1, 1))
 
 
 def check(config: Config, outputs: Outputs) -> dict[str, float]:
@@ -109,6 +126,7 @@ CASE = validation_case(
         columns=("m", "n", "swizzle"),
         groups={
             "sizes": Group(configs=sizes_configs, metrics=COUNTED, rank=4, is_cold=True),
+            "ladder": Group(configs=ladder_configs, metrics=COUNTED, rank=4, is_cold=True),
             "tma": Group(configs=tma_configs, metrics=COUNTED, rank=4, least_capability=(9, 0), is_cold=True),
         },
         launch=launch,
