@@ -59,7 +59,7 @@ def words() -> NDArray[np.uint32]:
 @cache
 def part_sums(num_parts: int) -> NDArray[np.uint32]:
     """Sums of the words of each part, uint32[num_parts]."""
-    before = np.concatenate([[0], np.cumsum(words().astype(np.uint64))])
+    before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(words().astype(np.uint64))])
     rounds, rest = np.divmod(np.arange(num_parts + 1, dtype=np.uint64) * np.uint64(PART_BYTES // 4), np.uint64(len(words())))
     return np.asarray(np.diff(rounds * before[-1] + before[rest.astype(np.int64)]) % (1 << 32)).astype(np.uint32)
 
