@@ -120,14 +120,17 @@ void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
     gone->is_held = false;
     gone->was_evicted = true;
     kept.num_bytes -= gone->held_bytes;
-    KeptLines* copies = &gone->tile->copies[1 - partition];
-    if (gone == &gone->tile->homes[partition] && copies->is_held) {
-      kept_[1 - partition].least_recent.remove(copies);
-      copies->is_held = false;
-      kept_[1 - partition].num_bytes -= copies->held_bytes;
-    }
+    if (gone == &gone->tile->homes[partition]) drop_copies(gone->tile, 1 - partition);
     evicted_bytes_ += clean(gone->tile);
   }
+}
+
+void Residency::drop_copies(KeptTile* tile, uint32_t partition) {
+  KeptLines* copies = &tile->copies[partition];
+  if (!copies->is_held) return;
+  kept_[partition].least_recent.remove(copies);
+  copies->is_held = false;
+  kept_[partition].num_bytes -= copies->held_bytes;
 }
 
 Residency::KeptTile* Residency::kept_tile(TileKey key) {
@@ -148,8 +151,10 @@ double Residency::stored(const MemoryRequest& request, uint32_t partition, doubl
   double of_one = larger(tile->dirty_bytes, request.part_bytes) / num_partitions_;
   for (uint32_t each = 0; each < num_partitions_ && input.launch->has_traffic_plan == 0.0; each++)
     touch(&tile->homes[each], each, of_one);
-  if (num_partitions_ > 1 && input.launch->has_traffic_plan == 0.0)
+  if (num_partitions_ > 1 && input.launch->has_traffic_plan == 0.0) {
     touch(&tile->copies[partition], partition, of_one);
+    drop_copies(tile, 1 - partition);
+  }
   double leaving = 0.0;
   while (dirty_bytes_ > input.launch->dirty_bytes && dirty_.oldest() != nullptr)
     leaving += clean(dirty_.oldest());

@@ -10,6 +10,7 @@ namespace gpusim {
 // * without footprints: partitions that keep the lines read or stored last, a tile's together;
 // * of such a tile half the lines are at home on each partition; an SM's reads copy those of the other one;
 // * lines at home and copies are touched, and leave, apart: a read of a copy does not touch the other partition;
+// * a copy leaves with its line at home, and with a store of an SM of the other partition;
 // * dirty lines of tensors without footprints, which are written back as their tile is evicted, or as too
 //   many wait, the oldest tile's first;
 // * parts of a tile, which ops name (records.py): CTAs that store the same part store the same lines.
@@ -68,6 +69,7 @@ class Residency {
   bool find(const WalkRecord& walk, int32_t panel, int32_t wave, bool is_first, Loss* loss) const;
   bool kept_loss(const MemoryRequest& request, uint32_t partition, Loss* loss);
   void touch(KeptLines* lines, uint32_t partition, double num_bytes);
+  void drop_copies(KeptTile* tile, uint32_t partition);
   KeptTile* kept_tile(TileKey key);
   double make_dirty(KeptTile* tile, const MemoryRequest& request, double num_bytes);
   // Its dirty lines leave.

@@ -2,10 +2,11 @@
 //
 // parts: a long grid. Each CTA reads one part of a footprint, CTA after CTA: a part is read again when as many CTAs as there are parts
 // have begun, by whatever SM is free.
-// in_place: each thread reads an element and stores it where it was. The launch before did the same on other SMs.
-// apart: the same, stored into another array, so that nobody stores what is read.
+// turns: CTAs meet before each round, and read what another CTA read in the round before; `stored` says whether that one stored it,
+// too. Where they do not move it is the same CTA in all rounds.
 
 #include <cstdint>
+#include "grid.cuh"
 
 constexpr uint32_t kPartBytes = 512 << 10, kThreads = 1024, kInFlight = 8;
 constexpr uint32_t kPartPairs = kPartBytes / sizeof(uint2);
@@ -32,10 +33,33 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
     ends[blockIdx.x] = now;
 }
 
-__device__ __forceinline__ void pass(const double *in, double *out, uint32_t num, double factor) {
-    const uint32_t idx = blockIdx.x * blockDim.x + threadIdx.x;
-    if (idx < num) out[idx] = in[idx] * factor;
-}
+struct Plan {
+    uint32_t num_steps;  // of a CTA in a round, 16 KiB each
+    uint32_t num_rounds;
+    uint32_t is_moving, is_stored;
+};
 
-extern "C" __global__ void in_place(const double *, double *out, uint32_t num, double factor) { pass(out, out, num, factor); }
-extern "C" __global__ void apart(const double *in, double *out, uint32_t num, double factor) { pass(in, out, num, factor); }
+// Adds one to each word that is read, in place (is_stored) or into `out`. `cycles` are of each CTA's last round.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    turns(uint4 *data, uint4 *out, Flags *flags, uint32_t *cycles, Plan plan) {
+    uint4 *to = plan.is_stored ? data : out;
+    for (uint32_t round = 0; round < plan.num_rounds; ++round) {
+        __syncthreads();
+        if (threadIdx.x == 0) meet_in_time(flags, &flags->met, (round + 1) * gridDim.x, round);
+        __syncthreads();
+        const int64_t begin = clock_now();
+        const uint32_t share = (blockIdx.x + plan.is_moving * round * (29 * round + 7)) % gridDim.x;
+        for (uint32_t step = 0; step < plan.num_steps; ++step) {
+            const size_t at = (size_t(share) * plan.num_steps + step) * kThreads + threadIdx.x;
+            uint4 word;
+            asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+                         : "l"(data + at)
+                         : "memory");
+            to[at] = make_uint4(word.x + 1, word.y + 1, word.z + 1, word.w + 1);
+        }
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) cycles[blockIdx.x] = uint32_t(clock_now() - begin);
+    }
+}
