@@ -32,15 +32,15 @@ from gpusim.workload.tma.boxes import TensorMap, outside_rows
 
 MAX_TILE = 256
 VECTOR_BYTES = 16
-SCALARS_AT_ONCE = 8
-"""Elements that a thread of the scalar copy loads before it stores them. Source: kernels/smem_copy."""
+AT_ONCE = {"scalar": 8, "vectorized": 4, "cp_async": 4}
+"""Accesses that a thread loads before it stores them. Source: kernels/smem_copy."""
 TMA_THREADS = WARP_SIZE
 
 BEFORE_LOADS = {"scalar": 30, "vectorized": 34, "cp_async": 40}
 BEFORE_STORES = {"scalar": 3, "vectorized": 5, "cp_async": 0}
 AFTER_BARRIER = {"scalar": 9, "vectorized": 9, "cp_async": 12}
 EACH_ROUND = 10
-"""Integer instructions of a thread for each further round of the scalar copy. ``BEFORE_LOADS``: before its first load.
+"""Integer instructions of a thread for each further round. ``BEFORE_LOADS``: before its first load.
 ``BEFORE_STORES``: from there to its first store to shared memory. ``AFTER_BARRIER``: from the barrier to its first load from
 there. Source: SASS of kernels/smem_copy, sm_90a."""
 SWIZZLE = 14
@@ -79,7 +79,9 @@ class SmemCopyParams(StreamParams):
     copy_: Literal["scalar", "vectorized", "cp_async", "tma"] = Field(
         "vectorized", alias="copy", description="Copy of a tile to shared memory"
     )
-    raster: Literal["along_n", "along_m"] = Field("along_n", description="Order of CTAs: tiles of a row first, or of a column")
+    raster: Literal["along_n", "along_m"] = Field(
+        "along_n", description="Order of CTAs: tiles of a row first, or of a column"
+    )
     swizzle: Literal["none", "32B", "64B", "128B"] = Field("none", description="Shared-memory swizzle of 16-byte chunks")
 
     @property
@@ -136,7 +138,7 @@ class _Accesses:
         self._params = params
         self._in_row = params.tile[1] * params.element.num_bytes // params.access_bytes
         self._rows, self._columns = tile_lanes(params.tile[0], self._in_row, params.threads)
-        self._at_once = SCALARS_AT_ONCE if params.copy_ == "scalar" else len(self._rows)
+        self._at_once = AT_ONCE[params.copy_]
         self.of_global = cache(self._of_global)
         self.of_shared = cache(self._of_shared)
 
@@ -196,7 +198,7 @@ def smem_copy_launch(params: SmemCopyParams, _gpu: Target) -> Launch:
     by_tma = kind == "tma"
     program = _by_tma(params) if by_tma else _by_threads(params)
     num_passes = 1 if by_tma else params.operand.num_bytes // (params.threads * params.access_bytes)
-    num_steps = max(1, num_passes // SCALARS_AT_ONCE) if kind == "scalar" else 1
+    num_steps = 1 if by_tma else max(1, num_passes // AT_ONCE[kind])
     features: dict[str, frozenset[Feature]] = {"tma": frozenset({"tma", "mbarrier"}), "cp_async": frozenset({"cp_async"})}
     return Launch(
         kernel="smem_copy",

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,8 +234,9 @@ class TileGrid:
 
         piece_bytes = self.tile_columns * element_bytes if self.is_along_m and self.num_x > 1 else 0
         return Footprint(
-            tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps, piece_bytes=piece_bytes
-        )
+            tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps,
+            piece_bytes=piece_bytes,
+        )  # fmt: skip
 
     def _place(self, tile: Any) -> tuple[Any, Any]:
         """Row and column of a tile, or of each of an array."""

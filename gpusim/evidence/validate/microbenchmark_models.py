@@ -209,7 +209,8 @@ def tma_multicast_bandwidth(params: Params, gpu: GpuSpec) -> float:
 def repeated_scale(params: Params, gpu: GpuSpec) -> float:
     """Cycles that ``elements`` doubles, scaled to another array, take beyond ``base_elements``.
 
-    Each launch reads what the one before stored, and both arrays are in L2."""
+    Each launch reads what the one before stored, and both arrays are in L2.
+    """
     cycles = []
     for name in ("elements", "base_elements"):
         options = {"op": "scale", "elements": 2 * int(params[name]), "vector_bytes": 8, "threads": int(params["threads"])}

@@ -29,10 +29,9 @@ WIDTH = 4096
 """Columns of the matrix: rows of 8 KiB."""
 THREADS, TMA_THREADS = 256, 32
 BY_THREADS = ("scalar_none", "vectorized_none", "vectorized_128B", "cp_async_none")
-LADDER = (
-    *(f"{way}{raster}" for way in ("scalar_none_64", "vectorized_none_32", "cp_async_none_32") for raster in ("", "_along_m")),
-    "vectorized_none_along_m", "cp_async_none_along_m",
-)  # fmt: skip
+SMALL_CTAS = ("scalar_none_64", "vectorized_none_32", "cp_async_none_32")
+ALONG_M = "_along_m"
+LADDER = (*SMALL_CTAS, *(f"{name}{ALONG_M}" for name in (*SMALL_CTAS, "vectorized_none", "cp_async_none")))
 LADDER_EXTENTS = (4096, 8192, 16384)
 NAME = re.compile(r"(?P<way>scalar|vectorized|cp_async|tma)(_(none|128B))?(_(?P<threads>\d+))?(?P<along_m>_along_m)?")
 
