@@ -84,14 +84,14 @@ struct TileState {
   uint8_t partitions = 0;     // a bit for each partition that has read it, and so has a copy
   bool has_loss = false;
   bool is_of_launch_before = false;  // which stored it: no SM of the other partition has read it since
-  double done_at = 0.0;        // cycle at which the fill is in L2
-  double part_at = 0.0;        // cycle at which most warps that wait for a part of it have theirs
-  double began_at = 0.0;       // cycle at which the first byte of its fill passed HBM's wire
-  double copied_at = 0.0;      // cycle at which the last lines asked for across the fabric are there
-  double missed = 0.0;         // its place among the chances, where some of the lines were missing
-  double queued_cycles = 0.0;  // what the last of its lines waits at its slice
-  double queued_until = 0.0;   // cycle from which on the queues there are others
-  Loss loss;                   // when it was last looked for
+  double done_at = 0.0;              // cycle at which the fill is in L2
+  double part_at = 0.0;              // cycle at which most warps that wait for a part of it have theirs
+  double began_at = 0.0;             // cycle at which the first byte of its fill passed HBM's wire
+  double copied_at = 0.0;            // cycle at which the last lines asked for across the fabric are there
+  double missed = 0.0;               // its place among the chances, where some of the lines were missing
+  double queued_cycles = 0.0;        // what the last of its lines waits at its slice
+  double queued_until = 0.0;         // cycle from which on the queues there are others
+  Loss loss;                         // when it was last looked for
   Vector<FillWaiter> waiting;
   Vector<LineRequest> asked;
   Vector<FillCrossing> crossings;

@@ -9,7 +9,7 @@ namespace gpusim {
 // * the traffic plan, by panel and wave;
 // * without footprints: partitions that keep the lines read or stored last, a tile's together;
 // * of such a tile half the lines are at home on each partition; an SM's reads copy those of the other one;
-// * lines at home and copies are touched, and leave, apart: a read of a copy does not touch the other partition;
+// * lines at home and copies are touched, and leave, apart: reads of a copy leave the other partition alone;
 // * a copy leaves with its line at home, and with a store of an SM of the other partition;
 // * dirty lines of tensors without footprints, which are written back as their tile is evicted, or as too
 //   many wait, the oldest tile's first;

@@ -344,6 +344,7 @@ RIGHT: dict[str, Callable[[Any], list[Right]]] = {
     "layer_norm": _rows,
     "library_knobs": lambda t: [(t.SMALL, t.answer(t.SMALL))],
     "line_halves": _line_halves,
+    "line_copies": lambda t: _arrays(t, "outputs_of", t.SMALL),
     "line_sharing": lambda t: _arrays(t, "outputs_of", [t.one(skew=300, sms="3 70")], (640, 410)),
     "load_loops": _of("outputs_of"),
     "load_turns": lambda t: _arrays(t, "outputs_of", few(t.ALL, 5)),

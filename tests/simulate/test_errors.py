@@ -356,7 +356,7 @@ def test_an_a100_has_no_clusters() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"l2": "hot"}, "l2 'hot' is unknown, wants one of cold, warm, flushed"),
+        ({"l2": "hot"}, "l2 'hot' is unknown, wants one of cold, warm, stored, flushed"),
         ({"data": "ones"}, "data 'ones' is unknown, wants one of random, zeros"),
         ({"engine": "fast"}, "engine 'fast' is unknown, wants one of native, reference"),
         ({"recorded_sms": [4]}, "recorded_sms has 4, wants numbers from 0 to 3, or 'first'"),

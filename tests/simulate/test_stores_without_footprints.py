@@ -117,7 +117,9 @@ def test_a_copy_takes_what_it_takes_with_footprints() -> None:
 
 def test_a_tensor_without_footprint_leaves_as_well_where_another_has_one() -> None:
     result = ran(in_and_out, footprints=(whole("in", "read"),))
-    assert moved(result) == pytest.approx(moved(ran(in_and_out)), abs=0.05 * STORED_BYTES)
+    # with a plan half of a partition's lines are lost at this capacity, without one those beyond the real capacity
+    apart = GPU.l2.num_partitions * GPU.l2_partitions.partition_bytes - GPU.l2.capacity_bytes
+    assert moved(result) == pytest.approx(moved(ran(in_and_out)), abs=apart + 0.01 * STORED_BYTES)
     assert not result.remarks
     result = ran(in_and_out, footprints=(whole("out", "write"),))
     assert any("read from memory once" in remark for remark in result.remarks)

@@ -211,13 +211,11 @@ PASSES, LEAST_STEPS = 3, 16
 """Passes over the footprint and steps of an SM slot before the measurement, which is as long: L2 has settled by then."""
 
 
-def parts_launch(
-    gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes: int, part_bytes: int
-) -> Callable[[int], Launch]:
-    """A long grid, by its waves, whose CTAs read parts of one footprint in turn, each CTA one part.
+def parts_launch(gpu: GpuSpec, asked: Mapping[str, int], *, waves: int, footprint_bytes: int, part_bytes: int) -> Launch:
+    """A long grid whose CTAs read parts of one footprint in turn, each CTA one part.
 
-    CTAs of the first wave are staggered evenly: one that begins earlier has less left to read. L2 hits are determined during
-    the run, because the waves do not run in step. ``asked``: threads, ctas_per_sm, access_bytes and in_flight.
+    The first wave is staggered evenly: a CTA that begins earlier has less left to read. The waves do not run in step, so L2
+    hits are found during the run. ``asked``: threads, ctas_per_sm, access_bytes and in_flight.
     """
     ctas_per_sm, warps = asked["ctas_per_sm"], asked["threads"] // WARP_SIZE
     slots, num_roles = gpu.num_sms * ctas_per_sm, min(2, warps)
@@ -227,35 +225,31 @@ def parts_launch(
     def work(cta: int) -> tuple[int, range]:
         return cta % num_parts, range(num_steps - (cta + 1) * num_steps // slots if cta < slots else 0, num_steps)
 
-    def launch(num_waves: int) -> Launch:
-        return Launch(
-            kernel="read", num_ctas=slots * num_waves, num_tiles=slots * num_waves,
-            roles=_readers(access, num_roles, warps, work), extra_smem_bytes=_smem_bytes(gpu, ctas_per_sm),
-        )  # fmt: skip
-
-    return launch
+    return Launch(
+        kernel="read", num_ctas=slots * waves, num_tiles=slots * waves, roles=_readers(access, num_roles, warps, work),
+        extra_smem_bytes=_smem_bytes(gpu, ctas_per_sm),
+    )  # fmt: skip
 
 
 def _parted_read_rate(gpu: GpuSpec, asked: Mapping[str, int], *, footprint_bytes: int, part_bytes: int) -> At:
-    """Bytes per cycle in the middle of such a grid.
+    """Bytes per cycle in the middle of such a grid, at the clock that back-to-back launches of milliseconds sustain.
 
-    Requests do not merge. A large access of a few warps would merge as one, whereas single lines seldom do. The clock is the
-    one that back-to-back launches of milliseconds sustain.
+    Requests do not merge. A large access of a few warps would merge as one, whereas single lines seldom do.
     """
-    slots = gpu.num_sms * asked["ctas_per_sm"]
-    num_parts = max(1, footprint_bytes // part_bytes)
-    read_bytes = asked["threads"] * asked["access_bytes"] * asked["in_flight"]
-    num_steps = max(1, part_bytes // read_bytes)
+    slots, step_bytes = gpu.num_sms * asked["ctas_per_sm"], asked["threads"] * asked["access_bytes"] * asked["in_flight"]
+    num_steps = max(1, part_bytes // step_bytes)
+    waves = max(math.ceil(LEAST_STEPS / num_steps), math.ceil(PASSES * max(1, footprint_bytes // part_bytes) / slots))
     alone = replace(gpu, xbar=replace(gpu.xbar, coalesce_max_requests=1))
-    launch = parts_launch(gpu, asked, footprint_bytes=footprint_bytes, part_bytes=part_bytes)
-    waves = max(math.ceil(LEAST_STEPS / num_steps), math.ceil(PASSES * num_parts / slots))
-    result = simulate(launch(2 * waves + 1), alone, clock="sustained", l2="cold", recorded_sms=range(gpu.num_sms))
+    launch = parts_launch(
+        gpu, asked, waves=2 * waves + 1, footprint_bytes=footprint_bytes, part_bytes=part_bytes
+    )  # fmt: skip
+    result = simulate(launch, alone, clock="sustained", l2="cold", recorded_sms=range(gpu.num_sms))
     ends: dict[int, float] = {}
     for role in result.timeline.roles:
         ends[role.cta_idx] = max(ends.get(role.cta_idx, 0.0), role.states[-1][2])
     in_order = sorted(ends.values())
     cycles = in_order[2 * waves * slots - 1] - in_order[waves * slots - 1]
-    return At(waves * slots * num_steps * read_bytes / cycles, result.sm_clock_mhz)
+    return At(waves * slots * num_steps * step_bytes / cycles, result.sm_clock_mhz)
 
 
 def _smem_bytes(gpu: GpuSpec, ctas_per_sm: int) -> int:

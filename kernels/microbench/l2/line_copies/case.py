@@ -117,14 +117,14 @@ def predict(config: Config, gpu: GpuSpec) -> Mapping[str, float]:
     """Counts of the same launch, with L2 as the harness leaves it."""
     if config.kernel == "parts":
         asked = {"threads": THREADS, "ctas_per_sm": CTAS_PER_SM, "access_bytes": 8, "in_flight": 8}
-        made = parts_launch(gpu, asked, footprint_bytes=config.kib * KIB, part_bytes=PART_BYTES)
-        found = simulate(made(WAVES), gpu, clock="max", l2="cold").counters
+        grid = parts_launch(gpu, asked, waves=WAVES, footprint_bytes=config.kib * KIB, part_bytes=PART_BYTES)
+        found = simulate(grid, gpu, clock="max", l2="cold").counters
         return {name: found[name] for name in (MISS, CROSSED, FROM_MEMORY)}
     return {CROSSED: simulate(turns_launch(config), gpu, clock="max", l2="cold").counters[CROSSED]}
 
 
 def turns_launch(config: Config) -> Launch:
-    """All rounds, which SMs begin as they come: their shares are alike."""
+    """All rounds. SMs do not meet, as all have as much to read."""
     access = dense_access(0, THREADS, 16)
 
     def program(cta: RoleContext) -> Iterator[ops.Op]:
