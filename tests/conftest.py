@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,10 +59,12 @@ def pytest_collection_finish() -> None:
 Refuses = Callable[[Sequence[str], Sequence[str]], None]
 
 
-@pytest.fixture(autouse=True)
-def _keeps_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _keeps_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Answers that ``gpusim validate`` keeps go where they are forgotten."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ TAKES_MINUTES = ("gpusim validate --gpu h200_sxm --tier 5,6 --first",)
 """All rows of a GPU; other lines judge one kernel's."""
 STAYS = ("gpusim explore",)
 """A server: tests/explore has it."""
-MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "6"))
+MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "3"))
 """To a table that a page judges; some take a minute of a core, and kernels of their rows have tests of their own."""
 CHANGE = re.compile(r"diff|(python|cpp|toml) \S+/\S+")
 """A file of a checkout, or changes of some: tests/test_extend.py applies them."""
