@@ -128,7 +128,7 @@ REFUSED = [block for block in of("text") if block.text.startswith("$ ")]
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_once: None) -> Path:
     """A folder with what the pages speak of: a profile, a GPU of one's own."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(PROFILE, "profile.csv")
