@@ -130,9 +130,11 @@ class PowerLimiter:
 
     def power_w(self, activity: Activity, *, mhz: float, data: str) -> float:
         """Board power when ``activity`` runs at ``mhz``, in watts."""
-        spec, is_zeros = self.spec, data == "zeros"
+        return self._power_w(activity, self.tensor_w(activity, mhz=mhz, data=data), mhz=mhz, is_zeros=data == "zeros")
+
+    def _power_w(self, activity: Activity, tensor_w: float, *, mhz: float, is_zeros: bool) -> float:
+        spec, arithmetic = self.spec, tensor_w
         seconds = max(activity.cycles, 1.0) / (mhz * 1e6)
-        arithmetic = self.tensor_w(activity, mhz=mhz, data=data)
         if activity.rate_class == "fp32":
             arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage_squared(mhz)
         bulk = activity.bulk_bytes * spec.bulk_pj_per_byte + activity.fill_bytes * spec.fill_pj_per_byte
@@ -159,9 +161,9 @@ class PowerLimiter:
 
     def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float, is_single: bool = False) -> bool:
         """Whether ``activity`` may run at ``mhz``, by the power limit and by its tensor math."""
-        if self.power_w(activity, mhz=mhz, data=data) > limit_w:
-            return False
         spec, tensor_w = self.spec, self.tensor_w(activity, mhz=mhz, data=data)
+        if limit_w < math.inf and self._power_w(activity, tensor_w, mhz=mhz, is_zeros=data == "zeros") > limit_w:
+            return False
         if not tensor_w:
             return mhz <= spec.max_mhz
         dropped = self._dropped_mhz(activity, time_us=max(activity.cycles, 1.0) / mhz)
