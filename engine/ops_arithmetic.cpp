@@ -19,7 +19,7 @@ void record_mma(const Role* role, double start, double end, int64_t num_issues) 
 // Queues mma.sync of a role in the tensor cores.
 void multiply(Role* role, const Op& op) {
   const MmaSyncRecord& cost = input.mma_syncs[uint32_t(op.cost)];
-  double num_sub_cores = input.tensor_core->num_sub_cores;
+  double num_sub_cores = input.warp_scheduler->num_schedulers;
   double start = role->t;
   role->cta->multiplies(start);
   double num_issues = op.extra;

@@ -610,7 +610,6 @@ struct WarpSchedulerConstants {
 };
 
 struct TensorCoreConstants {
-  double num_sub_cores;
   double mma_sync_load_cycles;
   double wgmma_latency_cycles;
   double wgmma_max_groups;

@@ -228,7 +228,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         shuffle_cycles dependent_cycles imad_wide_cycles imad_wide_during_wgmma_cycles imad_wide_interleaved_cycles
         math_interval_during_wgmma_cycles barrier_base_cycles barrier_warp_cycles bar_arrive_cycles fence_cycles
         proxy_fence_visible_cycles fence_warp_cycles gpu_fence_cycles gpu_fence_warp_cycles"""),
-    "tensor_core": _names("num_sub_cores mma_sync_load_cycles wgmma_latency_cycles wgmma_max_groups"),
+    "tensor_core": _names("mma_sync_load_cycles wgmma_latency_cycles wgmma_max_groups"),
     "tma": _names("""issue_cycles max_queued_boxes bytes_per_cycle store_latency_cycles group_wait_cycles
         tensormap_miss_cycles tensormap_prefetch_cycles tensormap_release_cycles map_memory_cycles"""),
     "mbarrier": _names("""arrive_cycles arrive_interval_cycles max_queued_arrivals try_wait_cycles wake_cycles

@@ -85,7 +85,7 @@ def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
     >>> gpu = load_gpu("h200_sxm")
     >>> plan = plan_launch(GemmParams(m=256, n=256, k=64).launch(gpu), gpu, is_warm=False)
     >>> numbers = machine_numbers(plan, Clock(sm_mhz=1755.0))
-    >>> numbers["tensor_core"]["num_sub_cores"], numbers["l2"]["num_links"]
+    >>> numbers["warp_scheduler"]["num_schedulers"], numbers["l2"]["num_links"]
     (4.0, 2.0)
 
     Raises:

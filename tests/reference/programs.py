@@ -72,12 +72,12 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "TMA costs": {
         "tma": {
-            "issue_cycles": 3.0, "latency_cycles": 70.0, "row_cycles": 2.0, "box_cycles": 6.0, "store_box_cycles": 9.0,
+            "issue_cycles": 3.0, "latency_cycles": 70.0, "row_cycles": 2.0, "store_box_cycles": 9.0,
             "store_latency_cycles": 17.0, "group_wait_cycles": 4.0,
         },
     },
     "short queues": {
-        "tma": {"max_queued_boxes": 2, "box_cycles": 30.0},
+        "tma": {"max_queued_boxes": 2, "row_cycles": 5.0},
         "tensor_core": {"wgmma_max_groups": 2},
         "l1": {"queue_cycles": 3.0, "outstanding_bytes": 4096.0},
         "l2": {"write_back_queue_bytes": 1024.0},
