@@ -524,7 +524,6 @@ struct L2Constants {
 struct XbarConstants {
   double sm_read_bytes_per_cycle;
   double sm_write_bytes_per_cycle;
-  double write_bytes_per_cycle;
   double alone_bytes_per_cycle;
   double store_in_flight_bytes;
   double line_request_bytes;

@@ -85,7 +85,7 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
     "slow memory": {"hbm": {"sustained_read_gb_per_s": 24.0, "sustained_write_gb_per_s": 16.0, "sm_gb_per_s": 16.0}},
     "wide L2": {
         "l2": {"slice_bytes_per_cycle": 96.0},
-        "xbar": {"sm_read_bytes_per_cycle": 40.0, "write_bytes_per_cycle": 96.0, "sm_write_bytes_per_cycle": 36.0},
+        "xbar": {"sm_read_bytes_per_cycle": 40.0, "sm_write_bytes_per_cycle": 36.0},
     },
     "small caches": {"l2": {"capacity_bytes": 6144, "write_back_queue_bytes": 2048.0}, "l1": {"unified_bytes": 238_000}},
     "smaller caches": {"l2": {"capacity_bytes": 1536, "write_back_queue_bytes": 512.0}, "l1": {"unified_bytes": 235_000}},

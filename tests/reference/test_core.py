@@ -26,7 +26,7 @@ MODELLED = {
     "hbm": "sustained_read_gb_per_s sustained_write_gb_per_s latency_ns sm_gb_per_s",
     "l2": """capacity_bytes num_slices slice_bytes_per_cycle sustained_fraction partition_capacity_fraction dirty_fraction
         evict_first_fraction evict_last_fraction near_latency_cycles write_back_queue_bytes""",
-    "xbar": "sm_read_bytes_per_cycle sm_write_bytes_per_cycle write_bytes_per_cycle gpc_write_bytes_per_cycle",
+    "xbar": "sm_read_bytes_per_cycle sm_write_bytes_per_cycle gpc_write_bytes_per_cycle",
     "l1": """unified_bytes hit_latency_cycles tag_lines_per_cycle requests_per_cycle wavefronts_per_cycle outstanding_bytes
         queue_cycles""",
     "smem": "wavefronts_per_cycle load_latency_cycles atomic_latency_cycles",
