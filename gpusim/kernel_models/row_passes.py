@@ -88,10 +88,14 @@ class RowPass:
         return (most, 1) if most > 1 else (1,)
 
 
-def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, has_residual: bool = False) -> Launch:
+def row_launch(
+    params: RowParams, row_passes: Sequence[RowPass], *, flops: int, has_residual: bool = False,
+    group_threads: int = GROUP_THREADS, before_loads: int | None = None,
+) -> Launch:
     """The Launch of a kernel that takes ``row_passes`` over each row. ``flops``: operations for an element.
 
     With ``has_residual`` the first pass adds a second array to the row and stores the sum, which later passes use.
+    ``group_threads``: threads that run in lockstep. ``before_loads``: instructions of each before its first load.
 
     Ignores:
     * Where in a line a row begins. All rows have the mean of the sectors and lines.
@@ -99,7 +103,11 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
     * That lanes with fewer vectors than others go on earlier.
     """
     size, share = params.rows * params.row_bytes, params.rows_per_cta * params.row_bytes
-    walks = [RowWalk(params, row_passes, group, has_residual) for group in range(ceil_div(params.threads, GROUP_THREADS))]
+    before = BEFORE_LOADS[params.keep] if before_loads is None else before_loads
+    walks = [
+        RowWalk(params, row_passes, first, min(params.threads - first, group_threads), has_residual, before)
+        for first in range(0, params.threads, group_threads)
+    ]
     num_steps = params.vectors * len(walks)
     num_reads = len(row_passes) if params.keep == "reread" else 1
     arrays: list[tuple[str, Literal["read", "write"]]] = [("in", "read")]
@@ -117,14 +125,15 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
     footprints += [whole_footprint(name, num_bytes=params.row_bytes, num_steps=num_steps) for name in weights]
     smem_bytes = share if params.keep == "smem" else 0
     if params.per == "block":
-        smem_bytes += WORD_BYTES * WARP_SIZE * sum(item.merge.words for item in row_passes if item.merge)
+        smem_bytes += WORD_BYTES * params.reduction_warps * sum(item.merge.words for item in row_passes if item.merge)
+    name = params.row.name if params.is_plain else "framework_rows"
     return Launch(
         kernel=params.row.name,
         num_ctas=params.num_ctas,
         num_tiles=params.num_tiles,
         roles=tuple(walk.role() for walk in walks),
         registers_per_thread=params.registers_of(params.values),
-        registers_source="given" if params.registers else "ptxas of kernels/framework_rows, or the values and 16 more",
+        registers_source="given" if params.registers else f"ptxas of kernels/{name}, or the values and 16 more",
         extra_smem_bytes=smem_bytes,
         footprints=tuple(footprints),
         num_flops=flops * params.rows * params.columns,
@@ -178,16 +187,19 @@ def mean_accesses(params: RowParams, begins: Sequence[int], num_lanes: int) -> l
 class RowWalk:
     """The program of some warps of a CTA: their passes over their part of a row, or over their rows."""
 
-    def __init__(self, params: RowParams, row_passes: Sequence[RowPass], group: int, has_residual: bool) -> None:
-        """The ``group``-th group of at most ``GROUP_WARPS`` warps."""
+    def __init__(
+        self, params: RowParams, row_passes: Sequence[RowPass], first_thread: int, num_threads: int, has_residual: bool,
+        before_loads: int,
+    ) -> None:
+        """The warps of ``num_threads`` threads from ``first_thread`` on."""
         self.params, self.passes, self.has_residual = params, row_passes, has_residual
+        self.before = ops.Alu(before_loads, is_chain=True)
         self.read_again = "in" if not has_residual else "residual" if params.in_place else "sum"
         """Tensor that later passes read. A store leaves a line in L1 that L1 has, and brings none."""
         self.out, self.sum = ("in", "residual") if params.in_place else ("out", "sum")
         """Tensors that functional runs write."""
-        self.first_thread = group * GROUP_THREADS
-        self.num_threads = min(params.threads - self.first_thread, GROUP_THREADS)
-        self.first_step = group * params.vectors
+        self.first_thread, self.num_threads = first_thread, num_threads
+        self.first_step = first_thread // num_threads * params.vectors
         is_block, width = params.per == "block", params.element.num_bytes
         self.rows = 1 if is_block else self.num_threads // WARP_SIZE
         lanes, first = (self.num_threads, self.first_thread) if is_block else (WARP_SIZE, 0)
@@ -201,7 +213,7 @@ class RowWalk:
         self.meetings = [
             Meeting(
                 params.threads // WARP_SIZE, of_block=is_block, merge=replace(item.merge, data=self.data.of_warp(idx)),
-                by_first=by_first, num_role_warps=self.num_threads // WARP_SIZE, is_first=not group,
+                by_first=by_first, num_role_warps=self.num_threads // WARP_SIZE, is_first=not first_thread,
             ) if item.merge else None
             for idx, item in enumerate(row_passes)
         ]  # fmt: skip
@@ -214,13 +226,12 @@ class RowWalk:
     def program(self, cta: RoleContext) -> Generator[ops.Op, Any, None]:
         """All rows of a CTA."""
         params = self.params
-        before = ops.Alu(BEFORE_LOADS[params.keep], is_chain=True)
         if params.num_ctas == params.num_tiles:
-            yield before
+            yield self.before
             yield from self._tile(cta.cta_idx)
             return
         for _, tile in cta.tiles(params.num_tiles):
-            yield before
+            yield self.before
             yield from self._tile(tile)
             if params.per == "block":
                 yield ops.Syncthreads()

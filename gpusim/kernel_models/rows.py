@@ -172,6 +172,11 @@ class RowParams(StreamParams):
             for name, item in type(self).model_fields.items() if name not in PLAIN
         )
 
+    @property
+    def reduction_warps(self) -> int:
+        """Warps for which shared memory has words of a reduction: those of the CTA; in kernels of frameworks, the most."""
+        return self.threads // WARP_SIZE if self.is_plain else WARP_SIZE
+
     def registers_of(self, values: int) -> int:
         """Registers of a thread that holds ``values`` values of a row: as given, as compiled, or the values and others."""
         if self.registers is not None:
