@@ -121,7 +121,7 @@ void wgmma(Role* role, const Op& op) {
   double free_at = begin + cost.cycles;
   core.pipe.free_at = free_at;
   role->wgmma_through = free_at;
-  sm.smem.read_operands(cost.free_share, cost.conflict_share, free_at);
+  sm.smem.read_operands(cost.free_share, free_at);
   double end = free_at + cost.tail_cycles;
   counters.tensor_core.gmma_instructions += cost.num_warp_instructions;
   counters.tensor_core.busy_cycles += cost.cycles;

@@ -225,7 +225,6 @@ struct WgmmaRecord {
   double tail_cycles;
   double queued_cycles;
   double free_share;
-  double conflict_share;
   double wavefronts;
   double num_warp_instructions;
   double num_between;

@@ -139,7 +139,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         num_bytes="f8",
     ),
     "wgmmas": _record(
-        cycles="f8", tail_cycles="f8", queued_cycles="f8", free_share="f8", conflict_share="f8", wavefronts="f8",
+        cycles="f8", tail_cycles="f8", queued_cycles="f8", free_share="f8", wavefronts="f8",
         num_warp_instructions="f8", num_between="f8",
     ),
     "mma_syncs": _record(interval_cycles="f8", latency_cycles="f8", is_integer="i8"),

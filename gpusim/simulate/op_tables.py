@@ -124,9 +124,8 @@ def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, 
     free = max(each - wavefronts / rate, spec.wgmma_min_free_wavefronts / rate) / each
     num_issues = op.num_issues * num_warpgroups
     return (
-        num_issues * each, tail, spec.wgmma_max_queued * each, free,
-        free / (1.0 + free * spec.wgmma_conflict_load_cycles * rate), num_issues * wavefronts, op.num_issues * num_warps,
-        op.num_between,
+        num_issues * each, tail, spec.wgmma_max_queued * each, free, num_issues * wavefronts,
+        op.num_issues * num_warps, op.num_between,
     )  # fmt: skip
 
 
