@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import accumulate, pairwise
 from math import gcd
 from typing import Any, Literal
 
@@ -62,6 +63,8 @@ class RowPass:
     weight_loads: int = 1
     """Loads of each weight for a vector of the row."""
     unrolled_elements: int = MAX_ELEMENTS
+    trips: tuple[tuple[int, int], ...] = ()
+    """Vectors whose weights a plain program loads at once, and those that it then finishes, in order; none: all."""
     merge: Merge | None = None
     after: tuple[ops.Op, ...] = ()
     reduction: Reduction | None = None
@@ -247,8 +250,9 @@ class RowWalk:
         for idx, (item, meeting) in enumerate(zip(self.passes, self.meetings, strict=True)):
             if idx:
                 yield ops.Alu(BEFORE_PASS if params.keep != "registers" else 1)
-            for chunk in self._chunks(idx):
-                yield from self._chunk(idx, [turn for turn in chunk if turns[turn].num_requests], turns, tile)
+            for loaded, done in self._chunks(idx):
+                lists = [[turn for turn in part if turns[turn].num_requests] for part in (loaded, done)]
+                yield from self._chunk(idx, lists[0], lists[1], turns, tile)
             if meeting is not None:
                 yield from meeting(*self.words[idx])
             yield from item.after
@@ -275,30 +279,32 @@ class RowWalk:
         )  # fmt: skip
         yield share
 
-    def _chunks(self, idx: int) -> list[range]:
-        """Turns over a row whose loads are in flight at once, in the pass of index ``idx``."""
+    def _chunks(self, idx: int) -> list[tuple[range, range]]:
+        """Turns whose loads are in flight at once, in the pass of index ``idx``, and those that are finished then."""
         params, item, num = self.params, self.passes[idx], self.params.vectors
-        if params.keep == "registers" and not item.weights:
-            return [range(num)]
-        if item.merge is None or (not idx and self.has_residual):
-            return [range(turn, turn + 1) for turn in range(num)]
-        sizes: list[int] = []
-        for unrolled in (params.unroll, 1) if params.unroll else item.unrolled(params.vector_elements):
-            sizes += [unrolled] * ((num - sum(sizes)) // unrolled)
-        sizes.sort()
-        return [range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes))]
+        if params.keep == "registers" and (not item.weights or params.is_plain):
+            sizes = item.trips or ((num, num),)
+        elif item.merge is None or (not idx and self.has_residual):
+            sizes = ((1, 1),) * num
+        else:
+            each: list[int] = []
+            for unrolled in (params.unroll, 1) if params.unroll else item.unrolled(params.vector_elements):
+                each += [unrolled] * ((num - sum(each)) // unrolled)
+            sizes = tuple((size, size) for size in sorted(each))
+        bounds = [pairwise(accumulate(part, initial=0)) for part in zip(*sizes, strict=True)]
+        return [(range(*loaded), range(*done)) for loaded, done in zip(*bounds, strict=True)]
 
     def _chunk(
-        self, idx: int, chunk: Sequence[int], turns: Sequence[AccessPattern], tile: int
+        self, idx: int, loaded: Sequence[int], chunk: Sequence[int], turns: Sequence[AccessPattern], tile: int
     ) -> Generator[ops.Op, Any, None]:
-        """Loads of some turns, then what is done with them."""
-        if not chunk:
+        """Loads of some turns, then what is done with those in ``chunk``."""
+        if not loaded:
             return
         params, item = self.params, self.passes[idx]
         tensors: tuple[str, ...] = (("in", "residual") if self.has_residual else ("in",)) if not idx else ()
         if idx and params.keep == "reread":
             tensors = (self.read_again,)
-        access = sum((turns[turn] for turn in chunk[1:]), turns[chunk[0]])
+        access = sum((turns[turn] for turn in chunk), AccessPattern())
         steps: list[tuple[int, AccessPattern, tuple[int, ...]]] = [
             (self.first_step + turn, turns[turn], (turn,)) for turn in chunk
         ]
@@ -312,7 +318,7 @@ class RowWalk:
                 for part in self._parts(of_step):
                     tokens.append((yield ops.GlobalLoad(name, (tile, step), part, data=data)))
                     data = ()
-        for turn in chunk if item.weights else ():
+        for turn in loaded if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
                 step = turn + (self.first_step if params.per == "block" else 0)
                 num_loads = turns[turn].num_requests // self.turns[turn].num_requests * item.weight_loads
@@ -329,6 +335,8 @@ class RowWalk:
             tokens.append((yield ops.SharedLoad(shared, data=partial(self.data.kept, chunk))))
         for token in tokens:
             yield ops.Use(token)
+        if not chunk:
+            return
         num = access.num_requests / (self.num_threads // WARP_SIZE)  # vectors of a lane, less where warps have none
         is_read = bool(tensors) or (bool(idx) and is_smem)
         each = self.unpack * (max(len(tensors), is_read) + len(item.weights))
