@@ -432,7 +432,6 @@ struct MemorySpanRecord {
 
 struct LaunchConstants {
   double num_ctas;
-  double num_sms;
   double num_at_once;
   double cluster_size;
   double ctas_per_sm;
@@ -445,13 +444,10 @@ struct LaunchConstants {
   double is_warm;
   double is_flushed;
   double code_latency_cycles;
-  double num_code_names;
-  double num_cold_code_names;
   double max_events;
   double keeps_trace;
   double partition_bytes;
   double dirty_bytes;
-  double compute_capability;
   double num_stages;
 };
 

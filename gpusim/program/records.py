@@ -197,10 +197,9 @@ ARRAYS: Mapping[str, str] = {
 
 CONSTANTS: Mapping[str, Sequence[str]] = {
     "launch": (
-        "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
+        "num_ctas", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
         "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_flushed",
-        "code_latency_cycles", "num_code_names", "num_cold_code_names", "max_events", "keeps_trace", "partition_bytes",
-        "dirty_bytes", "compute_capability", "num_stages",
+        "code_latency_cycles", "max_events", "keeps_trace", "partition_bytes", "dirty_bytes", "num_stages",
     ),
     "ideals": tuple(ideal.name.lower() for ideal in Ideal),
     "dispatcher": _names("""launch_cycles dispatch_cycles_per_cta round_cycles cta_start_cycles cold_start_cycles
