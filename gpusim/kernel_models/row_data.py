@@ -51,7 +51,7 @@ class RowData:
         self._params, self._reductions = params, reductions
         self._first, self._num_threads = first_thread, num_threads
         row_bytes = params.row_bytes * params.rows_per_cta if params.keep == "smem" else 0
-        sizes = (WORD_BYTES * WARP_SIZE * len(each.identity) if each else 0 for each in reductions)
+        sizes = (WORD_BYTES * params.reduction_warps * len(each.identity) if each else 0 for each in reductions)
         self._begins = list(accumulate(sizes, initial=row_bytes))
         """Byte of the words of each reduction in shared memory, behind the rows."""
 

@@ -53,13 +53,11 @@ class ClockSpec:
     l2_pj_per_byte: float
     """Energy of threads' global loads and stores, L1 and registers included (board_power)."""
     l2_zeros_fraction: float
-    """Energy of threads' loads and stores of zeros, relative to random data (board_power)."""
+    """Energy of zeros in L2 and shared memory, relative to random data (board_power)."""
     bulk_pj_per_byte: float
     """Energy of L2 reads by TMA; coalesced or multicast requests count once (power_tma)."""
     fill_pj_per_byte: float
     """Energy of TMA writes to shared memory, in addition to the L2 reads (power_tma)."""
-    bulk_zeros_fraction: float
-    """Energy of TMA copies of zeros, L2 reads and fills, relative to random data (guess)."""
     hbm_pj_per_byte: float
     """Energy of HBM reads and writes (board_power)."""
     hbm_zeros_fraction: float
@@ -138,7 +136,7 @@ class PowerLimiter:
         if activity.rate_class == "fp32":
             arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage_squared(mhz)
         bulk = activity.bulk_bytes * spec.bulk_pj_per_byte + activity.fill_bytes * spec.fill_pj_per_byte
-        bulk *= spec.bulk_zeros_fraction if is_zeros else 1.0
+        bulk *= spec.l2_zeros_fraction if is_zeros else 1.0
         each = spec.l2_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0)
         l2 = (activity.l2_bytes * each + bulk) * 1e-12 / seconds
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
