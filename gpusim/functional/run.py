@@ -29,10 +29,10 @@ from gpusim.functional.instructions import carry_out
 from gpusim.functional.memory import GlobalTensor, SharedMemory, numbers_of
 from gpusim.functional.progress import OnProgress, Progress
 from gpusim.functional.role import Delivery, Role
-from gpusim.program.time_limit import Watched, time_limit
 from gpusim.workload.launch import Launch
 from gpusim.workload.op_arguments import check_arguments
 from gpusim.workload.programs import begun, raised_by_program
+from gpusim.workload.time_limit import Watched, time_limit
 
 MOST_OPS = 1_000_000
 """Maximum number of ops of a role that never waits."""

@@ -76,9 +76,9 @@ class RowData:
         """The load of some vectors, to registers ``name``."""
         return tuple(loaded(tensor, self._index(tile, turn), f"{name} {turn}") for turn in turns)
 
-    def weight(self, tensor: str, turn: int, _op: Any) -> GlobalElements:
-        """The load of a vector of weights."""
-        return loaded(tensor, self._columns(turn), f"{tensor} {turn}")
+    def weight(self, tensor: str, turns: Sequence[int], _op: Any) -> tuple[GlobalElements, ...]:
+        """The load of some vectors of weights."""
+        return tuple(loaded(tensor, self._columns(turn), f"{tensor} {turn}") for turn in turns)
 
     @staticmethod
     def add(turns: Sequence[int]) -> Compute:

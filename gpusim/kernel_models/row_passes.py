@@ -318,14 +318,15 @@ class RowWalk:
                 for part in self._parts(of_step):
                     tokens.append((yield ops.GlobalLoad(name, (tile, step), part, data=data)))
                     data = ()
-        for turn in loaded if item.weights else ():
+        for together in ([loaded] if params.is_plain else [[turn] for turn in loaded]) if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
-                step = turn + (self.first_step if params.per == "block" else 0)
-                num_loads = turns[turn].num_requests // self.turns[turn].num_requests * item.weight_loads
-                data = partial(self.data.weight, name, turn)
+                step = together[0] + (self.first_step if params.per == "block" else 0)
+                of_row = sum((self.turns[turn] for turn in together), AccessPattern())
+                num_loads = turns[together[0]].num_requests // self.turns[together[0]].num_requests * item.weight_loads
+                data = partial(self.data.weight, name, together)
                 for loads in (1, num_loads - 1):
                     if loads:
-                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(loads), data=data)))
+                        tokens.append((yield ops.GlobalLoad(name, (0, step), of_row.scaled(loads), data=data)))
                         data = ()
         is_smem = params.keep == "smem"
         shared = AccessPattern(

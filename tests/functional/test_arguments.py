@@ -11,8 +11,7 @@ import pytest
 from gpusim import Buffer, DataError, GemmParams, Launch, load_gpu, run_functional
 from gpusim.errors import LaunchError
 from gpusim.functional import progress
-from gpusim.program import time_limit
-from gpusim.workload import ops
+from gpusim.workload import ops, time_limit
 from gpusim.workload.data_access import GlobalElements, SharedElements
 from gpusim.workload.dtypes import FP16, FP32, INT8, DType
 from gpusim.workload.launch import WarpRole
