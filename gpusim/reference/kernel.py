@@ -69,7 +69,7 @@ class Kernel(Grid):
         """CTAs of the grid. A persistent grid has the number that runs at once, or fewer where there are fewer tiles."""
         self.num_at_once = min(num_slots, self.num_ctas)
         l2 = gpu.l2_partitions
-        held: Residency = LeastRecentlyUsed(l2.partition_bytes, l2.dirty_bytes, is_warm=is_warm)
+        held: Residency = LeastRecentlyUsed(gpu.l2.capacity_bytes / gpu.l2.num_partitions, l2.dirty_bytes, is_warm=is_warm)
         if launch.has_planned_traffic:
             held = Planned(launch, gpu, num_at_once=self.num_at_once, is_warm=is_warm)
         self.memory = Memory(self.env, gpu, clock, held, self.counters)
