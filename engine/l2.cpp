@@ -76,7 +76,14 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
     tile->loss = Loss{{0.0, 0.0}, {input.l2->far_share, input.l2->far_share}, false};
     tile->partitions = uint8_t(1u << storer);
   }
-  if (!is_missing || tile->is_filling) return tile;
+  if (!is_missing) return tile;
+  if (tile->is_filling) {
+    if (loss.is_of_reader && loss.crossing[partition] > 0.0) {  // whose copy has left, or was never there
+      tile->partitions &= uint8_t(~(1u << partition));
+      tile->loss.crossing[partition] = loss.crossing[partition];
+    }
+    return tile;
+  }
   if (!residency_.is_planned(request.tensor))
     counters.l2.unplanned_crossing_miss_bytes += loss.memory[1 - partition] * request.num_bytes;
   tile->wave = request.wave;
@@ -309,6 +316,7 @@ Completion* L2::store(const MemoryRequest& request, Completion* done, double num
   } else {
     uint32_t partition = uint32_t(input.sms[request.sm].partition);
     leaving = residency_.stored(request, partition, num_distinct_bytes);
+    if (TileState* tile = tiles_.get(request.tile)) tile->partitions |= uint8_t(1u << partition);
     counters.l2.unplanned_write_back_bytes += leaving;
   }
   return leaving != 0.0 ? write_back(leaving, request.tensor, done) : done;
