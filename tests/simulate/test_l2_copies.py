@@ -30,9 +30,8 @@ class Tiles(NamedTuple):
 
 def moved(*accesses: tuple[int, int, str, int, int]) -> Tiles:
     """(CTA, instructions before, access, tile, bytes) each; a partition of L2 holds two tiles."""
-    gpu = changed(
-        l2={"num_partitions": 2, "capacity_bytes": 4 * TILE_BYTES, "fabric_bytes_per_cycle": 64.0, "far_latency_cycles": 400.5}
-    )
+    l2 = {"num_partitions": 2, "fabric_bytes_per_cycle": 64.0, "far_latency_cycles": 400.5}
+    gpu = changed(l2={**l2, "capacity_bytes": 4 * TILE_BYTES})
     gpu = replace(gpu, device=replace(gpu.device, gpcs={"2": 2}, gpc_l2_partition=(0, 1)))
     assert gpu.partition_of_sm[NEAR] != gpu.partition_of_sm[FAR]
 
@@ -70,8 +69,8 @@ def test_an_sm_finds_nearby_what_it_has_stored_even_if_the_other_partition_has_r
 def test_a_copy_that_leaves_alone_takes_no_dirty_lines_along() -> None:
     """The far copy of tile 0 was used last before the lines at home there, which tile 1 and a small one leave in place."""
     found = moved(
-        whole(FAR, 0, "store"), whole(NEAR, LATER, "load"), whole(FAR, 2 * LATER, "load", 1), (FAR, 0, "load", 2, SMALL_BYTES),
-        whole(FAR, LATER, "load"),
+        whole(FAR, 0, "store"), whole(NEAR, LATER, "load"), whole(FAR, 2 * LATER, "load", 1),
+        (FAR, 0, "load", 2, SMALL_BYTES), whole(FAR, LATER, "load"),
     )  # fmt: skip
     small = SMALL_BYTES / TILE_BYTES
     assert found == (0.5 + 0.5 + 0.5 + 0.5 * small + 0.5, 1.0 + small, 0.0)
