@@ -66,7 +66,8 @@ def simulation_options(panel: str) -> list[inspect.Parameter]:
                "s back to back, under the limit), or MHz.", default="single", metavar="MODE|MHZ", panel=panel),
         option("l2_state", "L2 before the launch: cold (empty), warm (holds what fits of the operands), stored (the "
                "launch before stored the operands), or flushed as by Nsight Compute. flushed empties the instruction cache, "
-               "too, which counts where the code's layout is known (--compiled-code).", default="cold", metavar="|".join(L2_STATES), panel=panel),
+               "too, which counts where the code's layout is known (--compiled-code).", default="cold",
+               metavar="|".join(L2_STATES), panel=panel),
         option("data", f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.", default="random",
                metavar="|".join(DATA), panel=panel),
     ]  # fmt: skip
