@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import linked, write_pages
+from pages import alone, linked, write_pages
 
 project = "gpusim"
 author = "the gpusim developers"
@@ -34,4 +34,4 @@ write_pages(Path(__file__).parent / "generated", Path(__file__).parent.parent)
 
 def setup(app: Any) -> None:
     """Links to files of the tree become links to the pages that are made from them."""
-    app.connect("source-read", lambda _, name, source: source.__setitem__(0, linked(name, source[0])))
+    app.connect("source-read", lambda _, name, source: source.__setitem__(0, alone(name, linked(name, source[0]))))

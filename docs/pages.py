@@ -115,6 +115,15 @@ def linked(name: str, text: str) -> str:
     )
 
 
+def alone(name: str, text: str) -> str:
+    r"""A page; a decision's is in no sidebar, since all decisions in that of every page take most of a build.
+
+    >>> alone("guide", "# Guide"), alone("decisions/001_why", "# Why")
+    ('# Guide', '---\norphan: true\n---\n# Why')
+    """
+    return f"---\norphan: true\n---\n{text}" if re.match(r"decisions/\d", name) else text
+
+
 def command_line() -> str:
     """Every command with its options, as Markdown."""
     import typer

@@ -65,11 +65,13 @@ void by_turns(double total, Vector<Sharer>& sharers) {
 }  // namespace
 
 Crossbar::Crossbar() {
-  stores.init(&agenda, input.xbar->write_bytes_per_cycle, input.xbar->sm_write_bytes_per_cycle);
+  double written = 0.0;  // as many bytes a cycle as slices are read, at most
   for (uint32_t partition = 0; partition < input.partitions.size; partition++) {
     double total = input.partitions[partition].slices_bytes_per_cycle;
     if (total > 0.0) slices[partition].init(&agenda, total, input.xbar->sm_read_bytes_per_cycle);
+    written += total;
   }
+  stores.init(&agenda, written, input.xbar->sm_write_bytes_per_cycle);
   gpc_links_.reserve(input.gpc_links.size);
   for (const GpcLinkRecord& record : input.gpc_links) gpc_links_.emplace(record);
   write_links_.reserve(input.write_links.size);

@@ -21,7 +21,8 @@ struct TensorCore {
   // ldmatrix of warps beside others that multiply: mma.sync wait for what each takes of its sub-core.
   void pass_loads(double num_loads, double at_cycle) {
     if (pipe.free_at > at_cycle && at_cycle >= wgmma_until)
-      pipe.free_at += num_loads * input.tensor_core->mma_sync_load_cycles / input.tensor_core->num_sub_cores;
+      pipe.free_at +=
+          num_loads * input.tensor_core->mma_sync_load_cycles / input.warp_scheduler->num_schedulers;
   }
 };
 

@@ -19,7 +19,7 @@ void record_mma(const Role* role, double start, double end, int64_t num_issues) 
 // Queues mma.sync of a role in the tensor cores.
 void multiply(Role* role, const Op& op) {
   const MmaSyncRecord& cost = input.mma_syncs[uint32_t(op.cost)];
-  double num_sub_cores = input.tensor_core->num_sub_cores;
+  double num_sub_cores = input.warp_scheduler->num_schedulers;
   double start = role->t;
   role->cta->multiplies(start);
   double num_issues = op.extra;
@@ -121,7 +121,7 @@ void wgmma(Role* role, const Op& op) {
   double free_at = begin + cost.cycles;
   core.pipe.free_at = free_at;
   role->wgmma_through = free_at;
-  sm.smem.read_operands(cost.free_share, cost.conflict_share, free_at);
+  sm.smem.read_operands(cost.free_share, free_at);
   double end = free_at + cost.tail_cycles;
   counters.tensor_core.gmma_instructions += cost.num_warp_instructions;
   counters.tensor_core.busy_cycles += cost.cycles;

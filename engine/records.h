@@ -225,7 +225,6 @@ struct WgmmaRecord {
   double tail_cycles;
   double queued_cycles;
   double free_share;
-  double conflict_share;
   double wavefronts;
   double num_warp_instructions;
   double num_between;
@@ -433,7 +432,6 @@ struct MemorySpanRecord {
 
 struct LaunchConstants {
   double num_ctas;
-  double num_sms;
   double num_at_once;
   double cluster_size;
   double ctas_per_sm;
@@ -447,13 +445,10 @@ struct LaunchConstants {
   double is_stored;
   double is_flushed;
   double code_latency_cycles;
-  double num_code_names;
-  double num_cold_code_names;
   double max_events;
   double keeps_trace;
   double partition_bytes;
   double dirty_bytes;
-  double compute_capability;
   double num_stages;
 };
 
@@ -525,7 +520,6 @@ struct L2Constants {
 struct XbarConstants {
   double sm_read_bytes_per_cycle;
   double sm_write_bytes_per_cycle;
-  double write_bytes_per_cycle;
   double alone_bytes_per_cycle;
   double store_in_flight_bytes;
   double line_request_bytes;
@@ -611,7 +605,6 @@ struct WarpSchedulerConstants {
 };
 
 struct TensorCoreConstants {
-  double num_sub_cores;
   double mma_sync_load_cycles;
   double wgmma_latency_cycles;
   double wgmma_max_groups;

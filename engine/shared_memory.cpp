@@ -19,10 +19,8 @@ constexpr double EPSILON_CYCLES = 1e-6;
 Served SharedMemory::load(double num_wavefronts, double registers_per_wavefront, double at_cycle,
                           double way_wavefronts) {
   double most = 1.0;
-  if (at_cycle < operands_until_ && registers_per_wavefront > 0.0) {
+  if (at_cycle < operands_until_ && registers_per_wavefront > 0.0)
     most = input.smem->wgmma_lds_registers_per_cycle / registers_per_wavefront / data.rate;
-    if (registers_per_wavefront < 1.0 && conflict_share_ < most) most = conflict_share_;
-  }
   if (is_way_watched_ && way_wavefronts != 0.0) at_cycle = on_way(way_wavefronts, at_cycle);
   Served served = take(num_wavefronts, at_cycle, most);
   if (served.end > asked_until_) asked_until_ = served.end;
@@ -115,9 +113,8 @@ Served SharedMemory::pass_lines(double num_lines, double at_cycle) {
 
 // ------------------------------------------------------------------------------------------ the stage itself
 
-void SharedMemory::read_operands(double free_share, double conflict_share, double until_cycle) {
+void SharedMemory::read_operands(double free_share, double until_cycle) {
   free_share_ = free_share;
-  conflict_share_ = conflict_share;
   operands_until_ = until_cycle;
 }
 

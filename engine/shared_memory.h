@@ -57,7 +57,7 @@ class SharedMemory {
   // Lets lines of global stores pass beside operand reads.
   Served pass_lines(double num_lines, double at_cycle);
   // Operand reads leave so much of the data stage until then.
-  void read_operands(double free_share, double conflict_share, double until_cycle);
+  void read_operands(double free_share, double until_cycle);
   // How long before stores are in they have been taken.
   double replay_cycles(double num_wavefronts, double num_bytes, double backlog_cycles) const;
   // Whether operands are read then.
@@ -79,7 +79,6 @@ class SharedMemory {
   double asked_until_ = 0.0;
   double most_stored_ = input.smem->wgmma_sts_wavefronts_per_cycle / input.smem->wavefronts_per_cycle;
   double free_share_ = 1.0;
-  double conflict_share_ = 1.0;
   double filling_ = 0.0;
   double idle_since_ = 0.0;
 };

@@ -42,7 +42,7 @@ OFF: Mapping[str, float] = {
     "l2.slice_lookup_sectors": 0.0, "l2.write_back_queue_bytes": 1e12, "l1.queue_cycles": 1e6,
     "dispatcher.cold_start_cycles": 0.0, "dispatcher.store_exit_cycles": 0.0, "dispatcher.store_end_cycles": 0.0,
     "instruction_cache.launch_fetched_bytes": 1e9, "warp_scheduler.imad_wide_sm_cv": 0.0,
-    "mbarrier.max_queued_arrivals": 1000, "xbar.write_bytes_per_cycle": 1e6,
+    "mbarrier.max_queued_arrivals": 1000,
 }  # fmt: skip
 """Parameters of mechanisms that tiers 0 to 4 do not judge, and where each does nothing."""
 

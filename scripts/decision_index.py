@@ -23,16 +23,6 @@ What was decided, why, and what would change our mind: one file a decision, newe
 |---|---|---|---|
 """
 
-BOTTOM = """
-```{toctree}
-:glob:
-:hidden:
-:maxdepth: 1
-
-[0-9]*
-```
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -80,7 +70,7 @@ def read(path: Path) -> Decision:
 def index(folder: Path = FOLDER) -> str:
     """The page of all decisions in ``folder``."""
     rows = [read(path).row for path in sorted(folder.glob("[0-9]*.md"))]
-    return TOP + "\n".join(rows) + "\n" + BOTTOM
+    return TOP + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

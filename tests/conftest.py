@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -59,10 +60,37 @@ def pytest_collection_finish() -> None:
 Refuses = Callable[[Sequence[str], Sequence[str]], None]
 
 
-@pytest.fixture(autouse=True)
-def _keeps_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _keeps_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Answers that ``gpusim validate`` keeps go where they are forgotten."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+LARGE_CTAS = 10_000
+KEPT: dict[tuple[Any, ...], Any] = {}
+"""Results of large launches by all that they follow from."""
+
+
+@pytest.fixture
+def runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate simulates a large launch of the library once for all profiles of it."""
+    import gpusim.evidence.gate.baseline as of_baseline
+    import gpusim.evidence.gate.check as of_check
+    from gpusim.analysis.choose import _HashedGpu
+    from gpusim.simulate.run import simulate
+
+    def kept(launch: Any, gpu: Any, *, on_progress: Any = None, **how: Any) -> Any:
+        if launch.num_ctas < LARGE_CTAS or not launch.params:
+            return simulate(launch, gpu, on_progress=on_progress, **how)
+        key = (launch.kernel, launch.num_ctas, repr(launch.params), _HashedGpu(gpu), repr(how))
+        if key not in KEPT:
+            KEPT[key] = simulate(launch, gpu, on_progress=on_progress, **how)
+        return KEPT[key]
+
+    for module in (of_check, of_baseline):
+        monkeypatch.setattr(module, "simulate", kept)
 
 
 @pytest.fixture

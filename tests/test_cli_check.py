@@ -16,6 +16,7 @@ from gpusim.cli.check import CheckCommand, check_command
 from gpusim.kernel_models import KERNEL_MODELS
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("runs_once")
 
 DATA = Path(__file__).parent / "evidence" / "data"
 COPY, DETAILS, THREE = (str(DATA / name) for name in ("copy_raw.csv", "transpose_details.csv", "transposes_raw.csv"))

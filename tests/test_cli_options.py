@@ -21,6 +21,8 @@ from gpusim.kernel_models.spelling import choices_of
 
 SIZE = ["--m", "256", "--n", "256", "--k", "512"]
 H200 = ["predict", "gemm", *SIZE, "--gpu", "h200_sxm"]
+TILE = ["--tile", "128x128x64"]
+"""Given, so that none is chosen for each option anew."""
 TRITON = "--schedule multistage --copy tma --prefetch after_wait"
 MOST_WORDS = 25
 
@@ -137,8 +139,8 @@ def test_every_old_name_is_tried() -> None:
 def test_an_old_name_is_understood_with_one_remark(
     old: str, new: str, more: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted, silent = params_of([*H200, *more.split(), *new.split()], capsys)
-    found, remarks = params_of([*H200, *more.split(), *old.split()], capsys)
+    wanted, silent = params_of([*H200, *TILE, *more.split(), *new.split()], capsys)
+    found, remarks = params_of([*H200, *TILE, *more.split(), *old.split()], capsys)
     assert found == wanted
     assert silent.count("is now") == 0
     assert remarks.count(f"{old.replace('=', ' ')} is now {new}; the old name goes with the next release") == 1
@@ -185,7 +187,7 @@ def test_a_sweep_takes_old_names(capsys: pytest.CaptureFixture[str]) -> None:
 def test_words_are_understood_in_any_case(
     typed: str, name: str, value: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    params, remarks = params_of([*H200, *typed.split()], capsys)
+    params, remarks = params_of([*H200, *(TILE if name != "tile" else ()), *typed.split()], capsys)
     assert params[name] == value
     assert "is now" not in remarks
 
@@ -229,7 +231,7 @@ def test_a_gpu_is_never_another(typed: str, says: str, capsys: pytest.CaptureFix
 
 def test_a_gpu_may_be_named_by_its_beginning(capsys: pytest.CaptureFixture[str]) -> None:
     for typed in ("h200", "H200", "h200-sxm"):
-        assert main([*H200[:-1], typed, "--json", "-"]) == 0
+        assert main([*H200[:-1], typed, *TILE, "--json", "-"]) == 0
         captured = capsys.readouterr()
         assert json.loads(captured.out)["gpu"] == "h200_sxm"
         assert "--gpu h200_sxm" in captured.err  # the command that follows

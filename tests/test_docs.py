@@ -48,7 +48,7 @@ TAKES_MINUTES = ("gpusim validate --gpu h200_sxm --tier 5,6 --first",)
 """All rows of a GPU; other lines judge one kernel's."""
 STAYS = ("gpusim explore",)
 """A server: tests/explore has it."""
-MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "6"))
+MOST_QUESTIONS = int(os.environ.get("GPUSIM_DOCS_QUESTIONS", "3"))
 """To a table that a page judges; some take a minute of a core, and kernels of their rows have tests of their own."""
 CHANGE = re.compile(r"diff|(python|cpp|toml) \S+/\S+")
 """A file of a checkout, or changes of some: tests/test_extend.py applies them."""
@@ -128,7 +128,7 @@ REFUSED = [block for block in of("text") if block.text.startswith("$ ")]
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_once: None) -> Path:
     """A folder with what the pages speak of: a profile, a GPU of one's own."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(PROFILE, "profile.csv")

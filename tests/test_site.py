@@ -63,6 +63,8 @@ def test_every_lesson_is_on_the_site(site: Path) -> None:
 def test_every_decision_is_on_the_site(site: Path) -> None:
     wanted = {path.stem for path in (ROOT / "docs" / "decisions").glob("*.md")}
     assert {path.stem for path in (site / "decisions").glob("*.html")} == wanted
+    index = (site / "decisions" / "index.html").read_text(encoding="utf-8")
+    assert {name for name in wanted if f'href="{name}.html"' in index} == wanted - {"index"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -61,7 +62,7 @@ COMMANDS: tuple[tuple[str, typer.Typer | Callable[..., None]], ...] = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     try:
-        status = get_command(app).main(args=arguments, prog_name="gpusim", standalone_mode=False)
+        status = _all_commands().main(args=arguments, prog_name="gpusim", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as error:
         if not any(isinstance(each, BrokenPipeError) for each in (error, error.__context__)):  # typer and rich exit then
@@ -85,6 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status == INTERRUPTED:  # what typer makes of KeyboardInterrupt
         return _interrupted()
     return status if isinstance(status, int) else OK
+
+
+@cache
+def _all_commands() -> Any:
+    """The group of all commands; its options are read once a process."""
+    return get_command(app)
 
 
 def _refuse(sentence: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,12 @@ class BanksCommand(TyperCommand):
         from gpusim.workload.smem.smem_ops import smem_op_families
 
         families = ", ".join(smem_op_families().values()).replace("[", r"\[")
-        for param in self.params:
+        shown = copy(self)
+        shown.params = [copy(param) for param in self.params]
+        for param in shown.params:
             if param.name == "access":
                 param.help = f"{param.help}. Known: {families}"  # type: ignore[attr-defined]  # it is an option
-        super().format_help(ctx, formatter)
+        super(BanksCommand, shown).format_help(ctx, formatter)
 
 
 def banks_command(**values: Any) -> None:

@@ -104,6 +104,10 @@ class Kernels(Commands):
 
     noun = "kernel"
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.created: dict[str, Any] = {}
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all kernels."""
         from gpusim.kernel_models import KERNEL_MODELS
@@ -125,7 +129,11 @@ class Kernels(Commands):
         """Command of this group for one kernel."""
         from gpusim.kernel_models import KERNEL_MODELS
 
-        return self.command_for(KERNEL_MODELS[cmd_name], ctx.info_name) if cmd_name in self.list_commands(ctx) else None
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        if cmd_name not in self.created:
+            self.created[cmd_name] = self.command_for(KERNEL_MODELS[cmd_name], ctx.info_name)
+        return self.created[cmd_name]
 
 
 def kernel_group(kind: type[Kernels], text: str) -> typer.Typer:

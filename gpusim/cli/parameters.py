@@ -64,9 +64,9 @@ def simulation_options(panel: str) -> list[inspect.Parameter]:
         gpu_option(panel),
         option("clock", "SM clock: max, single (one launch, over before the power limit takes full effect), sustained (0.5 "
                "s back to back, under the limit), or MHz.", default="single", metavar="MODE|MHZ", panel=panel),
-        option("l2_state", "L2 before the launch: cold (empty), warm (holds what fits of the operands), stored (the "
-               "launch before stored the operands), or flushed as by Nsight Compute. flushed empties the instruction cache, "
-               "too, which counts where the code's layout is known (--compiled-code).", default="cold",
+        option("l2_state", "L2 before the launch: cold (empty), warm (holds what fits of the operands), stored (the launch "
+               "before stored the operands), or flushed as by Nsight Compute. flushed empties the instruction cache, too, "
+               "which counts where the code's layout is known (--compiled-code).", default="cold",
                metavar="|".join(L2_STATES), panel=panel),
         option("data", f"Values of the operands, for the power that they draw: {' or '.join(DATA)}.", default="random",
                metavar="|".join(DATA), panel=panel),

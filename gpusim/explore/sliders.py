@@ -62,7 +62,7 @@ SLIDERS: Mapping[str, Slider] = MappingProxyType({
         label="L2 bandwidth, times the GPU's", word="L2 bandwidth", least=0.25, most=2.0, step=0.25,
         numbers={
             "l2": ("slice_bytes_per_cycle", "fabric_bytes_per_cycle"),
-            "xbar": ("write_bytes_per_cycle", "gpc_read_bytes_per_cycle", "gpc_write_bytes_per_cycle"),
+            "xbar": ("gpc_read_bytes_per_cycle", "gpc_write_bytes_per_cycle"),
         },
     ),
 })  # fmt: skip

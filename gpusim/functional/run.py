@@ -32,6 +32,7 @@ from gpusim.functional.role import Delivery, Role
 from gpusim.workload.launch import Launch
 from gpusim.workload.op_arguments import check_arguments
 from gpusim.workload.programs import begun, raised_by_program
+from gpusim.workload.time_limit import Watched, time_limit
 
 MOST_OPS = 1_000_000
 """Maximum number of ops of a role that never waits."""
@@ -100,6 +101,7 @@ class Grid:
         self._waiting: list[tuple[Role, Any]] = []
         self._starts = iter(range(0, num_ctas, launch.cluster_size))
         self._progress = Progress(launch, num_ctas, on_progress)
+        self._watched = Watched()
 
     def _start(self) -> bool:
         """Start the next cluster. Returns whether there was one."""
@@ -121,7 +123,12 @@ class Grid:
         Raises:
             DeadlockError: all roles wait, and nothing is in flight.
             DataError: an op that cannot be carried out.
+            LaunchError: a role has yielded nothing for too long.
         """
+        with time_limit() as self._watched:
+            self._run()
+
+    def _run(self) -> None:
         while self._random is not None and self._start():
             pass
         while True:
@@ -149,8 +156,11 @@ class Grid:
         left = MOST_OPS if self._random is None else self._random.randint(1, MOST_OPS_AT_ONCE)
         while left:
             try:
+                self._watched.role = role
                 op = role.next_op(program)
+                self._watched.role = None
             except StopIteration:
+                self._watched.role = None
                 role.finish()
                 return False
             except (Exception, SystemExit) as error:

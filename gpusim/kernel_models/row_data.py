@@ -51,7 +51,7 @@ class RowData:
         self._params, self._reductions = params, reductions
         self._first, self._num_threads = first_thread, num_threads
         row_bytes = params.row_bytes * params.rows_per_cta if params.keep == "smem" else 0
-        sizes = (WORD_BYTES * WARP_SIZE * len(each.identity) if each else 0 for each in reductions)
+        sizes = (WORD_BYTES * params.reduction_warps * len(each.identity) if each else 0 for each in reductions)
         self._begins = list(accumulate(sizes, initial=row_bytes))
         """Byte of the words of each reduction in shared memory, behind the rows."""
 
@@ -76,9 +76,9 @@ class RowData:
         """The load of some vectors, to registers ``name``."""
         return tuple(loaded(tensor, self._index(tile, turn), f"{name} {turn}") for turn in turns)
 
-    def weight(self, tensor: str, turn: int, _op: Any) -> GlobalElements:
-        """The load of a vector of weights."""
-        return loaded(tensor, self._columns(turn), f"{tensor} {turn}")
+    def weight(self, tensor: str, turns: Sequence[int], _op: Any) -> tuple[GlobalElements, ...]:
+        """The load of some vectors of weights."""
+        return tuple(loaded(tensor, self._columns(turn), f"{tensor} {turn}") for turn in turns)
 
     @staticmethod
     def add(turns: Sequence[int]) -> Compute:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import accumulate, pairwise
 from math import gcd
 from typing import Any, Literal
 
@@ -62,6 +63,8 @@ class RowPass:
     weight_loads: int = 1
     """Loads of each weight for a vector of the row."""
     unrolled_elements: int = MAX_ELEMENTS
+    trips: tuple[tuple[int, int], ...] = ()
+    """Vectors whose weights a plain program loads at once, and those that it then finishes, in order; none: all."""
     merge: Merge | None = None
     after: tuple[ops.Op, ...] = ()
     reduction: Reduction | None = None
@@ -88,10 +91,14 @@ class RowPass:
         return (most, 1) if most > 1 else (1,)
 
 
-def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, has_residual: bool = False) -> Launch:
+def row_launch(
+    params: RowParams, row_passes: Sequence[RowPass], *, flops: int, has_residual: bool = False,
+    group_threads: int = GROUP_THREADS, before_loads: int | None = None,
+) -> Launch:
     """The Launch of a kernel that takes ``row_passes`` over each row. ``flops``: operations for an element.
 
     With ``has_residual`` the first pass adds a second array to the row and stores the sum, which later passes use.
+    ``group_threads``: threads that run in lockstep. ``before_loads``: instructions of each before its first load.
 
     Ignores:
     * Where in a line a row begins. All rows have the mean of the sectors and lines.
@@ -99,7 +106,11 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
     * That lanes with fewer vectors than others go on earlier.
     """
     size, share = params.rows * params.row_bytes, params.rows_per_cta * params.row_bytes
-    walks = [RowWalk(params, row_passes, group, has_residual) for group in range(ceil_div(params.threads, GROUP_THREADS))]
+    before = BEFORE_LOADS[params.keep] if before_loads is None else before_loads
+    walks = [
+        RowWalk(params, row_passes, first, min(params.threads - first, group_threads), has_residual, before)
+        for first in range(0, params.threads, group_threads)
+    ]
     num_steps = params.vectors * len(walks)
     num_reads = len(row_passes) if params.keep == "reread" else 1
     arrays: list[tuple[str, Literal["read", "write"]]] = [("in", "read")]
@@ -117,14 +128,15 @@ def row_launch(params: RowParams, row_passes: Sequence[RowPass], *, flops: int, 
     footprints += [whole_footprint(name, num_bytes=params.row_bytes, num_steps=num_steps) for name in weights]
     smem_bytes = share if params.keep == "smem" else 0
     if params.per == "block":
-        smem_bytes += WORD_BYTES * WARP_SIZE * sum(item.merge.words for item in row_passes if item.merge)
+        smem_bytes += WORD_BYTES * params.reduction_warps * sum(item.merge.words for item in row_passes if item.merge)
+    name = params.row.name if params.is_plain else "framework_rows"
     return Launch(
         kernel=params.row.name,
         num_ctas=params.num_ctas,
         num_tiles=params.num_tiles,
         roles=tuple(walk.role() for walk in walks),
         registers_per_thread=params.registers_of(params.values),
-        registers_source="given" if params.registers else "ptxas of kernels/framework_rows, or the values and 16 more",
+        registers_source="given" if params.registers else f"ptxas of kernels/{name}, or the values and 16 more",
         extra_smem_bytes=smem_bytes,
         footprints=tuple(footprints),
         num_flops=flops * params.rows * params.columns,
@@ -178,16 +190,19 @@ def mean_accesses(params: RowParams, begins: Sequence[int], num_lanes: int) -> l
 class RowWalk:
     """The program of some warps of a CTA: their passes over their part of a row, or over their rows."""
 
-    def __init__(self, params: RowParams, row_passes: Sequence[RowPass], group: int, has_residual: bool) -> None:
-        """The ``group``-th group of at most ``GROUP_WARPS`` warps."""
+    def __init__(
+        self, params: RowParams, row_passes: Sequence[RowPass], first_thread: int, num_threads: int, has_residual: bool,
+        before_loads: int,
+    ) -> None:
+        """The warps of ``num_threads`` threads from ``first_thread`` on."""
         self.params, self.passes, self.has_residual = params, row_passes, has_residual
+        self.before = ops.Alu(before_loads, is_chain=True)
         self.read_again = "in" if not has_residual else "residual" if params.in_place else "sum"
         """Tensor that later passes read. A store leaves a line in L1 that L1 has, and brings none."""
         self.out, self.sum = ("in", "residual") if params.in_place else ("out", "sum")
         """Tensors that functional runs write."""
-        self.first_thread = group * GROUP_THREADS
-        self.num_threads = min(params.threads - self.first_thread, GROUP_THREADS)
-        self.first_step = group * params.vectors
+        self.first_thread, self.num_threads = first_thread, num_threads
+        self.first_step = first_thread // num_threads * params.vectors
         is_block, width = params.per == "block", params.element.num_bytes
         self.rows = 1 if is_block else self.num_threads // WARP_SIZE
         lanes, first = (self.num_threads, self.first_thread) if is_block else (WARP_SIZE, 0)
@@ -201,7 +216,7 @@ class RowWalk:
         self.meetings = [
             Meeting(
                 params.threads // WARP_SIZE, of_block=is_block, merge=replace(item.merge, data=self.data.of_warp(idx)),
-                by_first=by_first, num_role_warps=self.num_threads // WARP_SIZE, is_first=not group,
+                by_first=by_first, num_role_warps=self.num_threads // WARP_SIZE, is_first=not first_thread,
             ) if item.merge else None
             for idx, item in enumerate(row_passes)
         ]  # fmt: skip
@@ -214,13 +229,12 @@ class RowWalk:
     def program(self, cta: RoleContext) -> Generator[ops.Op, Any, None]:
         """All rows of a CTA."""
         params = self.params
-        before = ops.Alu(BEFORE_LOADS[params.keep], is_chain=True)
         if params.num_ctas == params.num_tiles:
-            yield before
+            yield self.before
             yield from self._tile(cta.cta_idx)
             return
         for _, tile in cta.tiles(params.num_tiles):
-            yield before
+            yield self.before
             yield from self._tile(tile)
             if params.per == "block":
                 yield ops.Syncthreads()
@@ -236,8 +250,9 @@ class RowWalk:
         for idx, (item, meeting) in enumerate(zip(self.passes, self.meetings, strict=True)):
             if idx:
                 yield ops.Alu(BEFORE_PASS if params.keep != "registers" else 1)
-            for chunk in self._chunks(idx):
-                yield from self._chunk(idx, [turn for turn in chunk if turns[turn].num_requests], turns, tile)
+            for loaded, done in self._chunks(idx):
+                lists = [[turn for turn in part if turns[turn].num_requests] for part in (loaded, done)]
+                yield from self._chunk(idx, lists[0], lists[1], turns, tile)
             if meeting is not None:
                 yield from meeting(*self.words[idx])
             yield from item.after
@@ -264,30 +279,32 @@ class RowWalk:
         )  # fmt: skip
         yield share
 
-    def _chunks(self, idx: int) -> list[range]:
-        """Turns over a row whose loads are in flight at once, in the pass of index ``idx``."""
+    def _chunks(self, idx: int) -> list[tuple[range, range]]:
+        """Turns whose loads are in flight at once, in the pass of index ``idx``, and those that are finished then."""
         params, item, num = self.params, self.passes[idx], self.params.vectors
-        if params.keep == "registers" and not item.weights:
-            return [range(num)]
-        if item.merge is None or (not idx and self.has_residual):
-            return [range(turn, turn + 1) for turn in range(num)]
-        sizes: list[int] = []
-        for unrolled in (params.unroll, 1) if params.unroll else item.unrolled(params.vector_elements):
-            sizes += [unrolled] * ((num - sum(sizes)) // unrolled)
-        sizes.sort()
-        return [range(sum(sizes[:at]), sum(sizes[: at + 1])) for at in range(len(sizes))]
+        if params.keep == "registers" and (not item.weights or params.is_plain):
+            sizes = item.trips or ((num, num),)
+        elif item.merge is None or (not idx and self.has_residual):
+            sizes = ((1, 1),) * num
+        else:
+            each: list[int] = []
+            for unrolled in (params.unroll, 1) if params.unroll else item.unrolled(params.vector_elements):
+                each += [unrolled] * ((num - sum(each)) // unrolled)
+            sizes = tuple((size, size) for size in sorted(each))
+        bounds = [pairwise(accumulate(part, initial=0)) for part in zip(*sizes, strict=True)]
+        return [(range(*loaded), range(*done)) for loaded, done in zip(*bounds, strict=True)]
 
     def _chunk(
-        self, idx: int, chunk: Sequence[int], turns: Sequence[AccessPattern], tile: int
+        self, idx: int, loaded: Sequence[int], chunk: Sequence[int], turns: Sequence[AccessPattern], tile: int
     ) -> Generator[ops.Op, Any, None]:
-        """Loads of some turns, then what is done with them."""
-        if not chunk:
+        """Loads of some turns, then what is done with those in ``chunk``."""
+        if not loaded:
             return
         params, item = self.params, self.passes[idx]
         tensors: tuple[str, ...] = (("in", "residual") if self.has_residual else ("in",)) if not idx else ()
         if idx and params.keep == "reread":
             tensors = (self.read_again,)
-        access = sum((turns[turn] for turn in chunk[1:]), turns[chunk[0]])
+        access = sum((turns[turn] for turn in chunk), AccessPattern())
         steps: list[tuple[int, AccessPattern, tuple[int, ...]]] = [
             (self.first_step + turn, turns[turn], (turn,)) for turn in chunk
         ]
@@ -301,14 +318,15 @@ class RowWalk:
                 for part in self._parts(of_step):
                     tokens.append((yield ops.GlobalLoad(name, (tile, step), part, data=data)))
                     data = ()
-        for turn in chunk if item.weights else ():
+        for together in ([loaded] if params.is_plain else [[turn] for turn in loaded]) if item.weights else ():
             for name in item.weights:  # the first row names the lines, and the others hit them
-                step = turn + (self.first_step if params.per == "block" else 0)
-                num_loads = turns[turn].num_requests // self.turns[turn].num_requests * item.weight_loads
-                data = partial(self.data.weight, name, turn)
+                step = together[0] + (self.first_step if params.per == "block" else 0)
+                of_row = sum((self.turns[turn] for turn in together), AccessPattern())
+                num_loads = turns[together[0]].num_requests // self.turns[together[0]].num_requests * item.weight_loads
+                data = partial(self.data.weight, name, together)
                 for loads in (1, num_loads - 1):
                     if loads:
-                        tokens.append((yield ops.GlobalLoad(name, (0, step), self.turns[turn].scaled(loads), data=data)))
+                        tokens.append((yield ops.GlobalLoad(name, (0, step), of_row.scaled(loads), data=data)))
                         data = ()
         is_smem = params.keep == "smem"
         shared = AccessPattern(
@@ -318,6 +336,8 @@ class RowWalk:
             tokens.append((yield ops.SharedLoad(shared, data=partial(self.data.kept, chunk))))
         for token in tokens:
             yield ops.Use(token)
+        if not chunk:
+            return
         num = access.num_requests / (self.num_threads // WARP_SIZE)  # vectors of a lane, less where warps have none
         is_read = bool(tensors) or (bool(idx) and is_smem)
         each = self.unpack * (max(len(tensors), is_read) + len(item.weights))

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from gpusim.errors import KernelError
 from gpusim.kernel_models.applicability import Needs, Rule
 from gpusim.kernel_models.registers import launch_limit
-from gpusim.kernel_models.stream_data import shares
 from gpusim.kernel_models.streaming import (
     MAX_ELEMENTS,
     MAX_THREADS,
@@ -27,12 +25,10 @@ from gpusim.kernel_models.streaming import (
     ceil_div,
     check_grid,
     check_vector,
-    passes,
-    total,
 )
 from gpusim.units import WARP_SIZE
 from gpusim.workload import ops
-from gpusim.workload.data_access import Compute, Data, IntArray
+from gpusim.workload.data_access import Compute, Data
 from gpusim.workload.smem.access import AccessPattern
 from gpusim.workload.tensor import MemRef
 
@@ -172,6 +168,11 @@ class RowParams(StreamParams):
             for name, item in type(self).model_fields.items() if name not in PLAIN
         )
 
+    @property
+    def reduction_warps(self) -> int:
+        """Warps for which shared memory has words of a reduction: those of the CTA; in kernels of frameworks, the most."""
+        return self.threads // WARP_SIZE if self.is_plain else WARP_SIZE
+
     def registers_of(self, values: int) -> int:
         """Registers of a thread that holds ``values`` values of a row: as given, as compiled, or the values and others."""
         if self.registers is not None:
@@ -221,30 +222,10 @@ class RowParams(StreamParams):
         """
         return 1 if self.num_ctas <= num_sms else self.rows_per_cta
 
-    def accesses(self, step: int, rows: int) -> tuple[AccessPattern, AccessPattern]:
-        """Loads or stores of ``rows`` rows, the ``step``-th group of that size in a CTA: of any CTA, and of the last one."""
-        row, there = self.row_access(), self.rows - (self.num_tiles - 1) * self.rows_per_cta
-        return row.scaled(rows), row.scaled(min(max(there - step * rows, 0), rows))
-
-    def elements_of(self, tile: int, step: int, rows: int) -> IntArray:
-        """Elements of each thread of ``rows`` rows, the ``step``-th group of a tile: (threads, values); -1: none."""
-        first = tile * self.rows_per_cta + step * rows
-        found = [
-            shares(
-                row * self.columns, min(row + 1, self.rows) * self.columns, self.lanes, self.vectors, self.vector_elements
-            )
-            for row in range(first, first + rows)
-        ]
-        return np.concatenate(found)
-
     def tensors(self, *weights: str) -> tuple[MemRef, ...]:
         """Input and output, and weights of an element a column."""
         refs = [MemRef.row_major(name, (self.rows, self.columns), self.element) for name in ("in", "out")]
         return (*refs, *(MemRef.row_major(name, (self.columns,), self.element) for name in weights))
-
-    def row_access(self) -> AccessPattern:
-        """Loads or stores of the lanes of one row."""
-        return total(passes(0, self.num_vectors, self.lanes, self.vector_bytes))
 
 
 PLAIN = ("rows", "columns", "per", "dtype", "threads", "registers")

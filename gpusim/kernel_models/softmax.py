@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from functools import partial
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,28 +12,15 @@ from gpusim.errors import KernelError
 from gpusim.kernel_models.applicability import Rule
 from gpusim.kernel_models.row_data import Array, Reduction
 from gpusim.kernel_models.row_passes import RowPass, row_launch
-from gpusim.kernel_models.rows import (
-    IN_REGISTERS,
-    ONE_WORD,
-    ROW_RULES,
-    WORD_BYTES,
-    Meeting,
-    Merge,
-    RowParams,
-    packing,
-    unpacking,
-)
-from gpusim.kernel_models.stream_data import LOADED, loaded, of_warps, stored, words_of_warps
-from gpusim.kernel_models.streaming import share_footprint
-from gpusim.units import WARP_SIZE
+from gpusim.kernel_models.rows import IN_REGISTERS, ONE_WORD, ROW_RULES, Merge, RowParams
 from gpusim.workload import ops
-from gpusim.workload.data_access import Computation, GlobalElements, Registers, SharedElements
-from gpusim.workload.launch import Launch, RoleContext, Target, WarpRole
+from gpusim.workload.data_access import Registers
+from gpusim.workload.launch import Launch, Target
 
 BEFORE_LOADS = {"warp": 14, "block": 7}
 """Instructions of a thread before its first load. Source of this and the next constants: SASS of kernels/softmax, sm_90a."""
-RECIPROCAL = 8
-"""Number of dependent integer instructions and multiplications around the one MUFU.RCP of a lane."""
+SCALE = (ops.Mufu(1), ops.Alu(8, is_chain=True))
+"""One MUFU.RCP of a lane, and the dependent integer instructions and multiplications around it."""
 REGISTERS: Mapping[tuple[int, int], int] = {(4, 16): 31, (4, 32): 47, (2, 16): 32, (2, 32): 47}
 """Registers of a thread, by the bytes of an element and the values that it holds."""
 OTHER_REGISTERS = 16
@@ -109,26 +95,13 @@ def softmax_launch(params: SoftmaxParams, gpu: Target) -> Launch:
     """
     if not params.is_plain:
         return row_launch(params, softmax_passes(params), flops=4)
-    per_cta = params.rows_per_cta
-    rows = params.rows_at_once(gpu.num_sms)
-    share, num_bytes = params.row_bytes * per_cta, params.row_bytes * params.rows
-    num_steps = per_cta // rows
-    return Launch(
-        kernel="softmax",
-        num_ctas=params.num_ctas,
-        num_tiles=params.num_ctas,
-        roles=tuple(_role(params, step, rows) for step in range(num_steps)),
-        registers_per_thread=params.registers_of(params.values),
-        registers_source="ptxas of kernels/softmax, or the values and 16 more",
-        extra_smem_bytes=2 * WORD_BYTES * params.threads // WARP_SIZE if params.per == "block" else 0,
-        footprints=(
-            share_footprint("in", "read", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
-            share_footprint("out", "write", num_bytes=num_bytes, share_bytes=share, num_steps=num_steps),
-        ),
-        num_flops=4 * params.rows * params.columns,
-        math_class="fp32",
-        has_uniform_programs=True,
-        tensors=params.tensors(),
+    row_passes = (
+        RowPass(alu_chain=1.0, merge=ONE_WORD, reduction=MOST),
+        RowPass(fma=2.0, mufu=1.0, merge=ONE_WORD, after=SCALE, reduction=POWERS), RowPass(fma=1.0, result=_scaled),
+    )  # fmt: skip
+    return row_launch(
+        params, row_passes, flops=4, group_threads=params.rows_at_once(gpu.num_sms) * params.lanes,
+        before_loads=BEFORE_LOADS[params.per],
     )
 
 
@@ -138,7 +111,6 @@ def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     Without fast math each element is divided, and an exponential takes more instructions. A division's branch keeps it from
     overlapping with the next one.
     """
-    scale = (ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True))
     is_kept = params.keep == "registers" and not params.recompute
     if params.arithmetic == "ieee" and params.algorithm == "two_pass":
         last = RowPass(
@@ -150,84 +122,15 @@ def softmax_passes(params: SoftmaxParams) -> tuple[RowPass, ...]:
     again = RowPass(fma=1.0, result=_scaled) if is_kept else RowPass(fma=2.0, mufu=1.0, result=_scaled)
     if params.algorithm == "online":
         both = RowPass(
-            alu_chain=1.0, fma=4.0, mufu=2.0, chain=1.0, unrolled_elements=ONLINE_ELEMENTS, merge=MAX_AND_SUM, after=scale,
+            alu_chain=1.0, fma=4.0, mufu=2.0, chain=1.0, unrolled_elements=ONLINE_ELEMENTS, merge=MAX_AND_SUM, after=SCALE,
             reduction=MOST_AND_POWERS,
         )
         return both, again
     return (
         RowPass(alu_chain=1.0, merge=ONE_WORD, reduction=MOST),
-        RowPass(fma=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD, after=scale, reduction=POWERS), again,
+        RowPass(fma=1.0, mufu=1.0, chain=1.0, merge=ONE_WORD, after=SCALE, reduction=POWERS), again,
     )  # fmt: skip
 
 
 def _scaled(x: Array, kept: Registers) -> Array:
     return np.asarray(np.exp(x - kept["most"]) / kept["sum"])
-
-
-def _data(num_warps: int, *, of_block: bool) -> tuple[tuple[tuple[SharedElements, ...], ...], Computation]:
-    """Data accesses of the words of a CTA's maximum and sum, and the arithmetic of the result."""
-
-    def most(registers: Registers) -> None:
-        registers["word"] = of_warps(registers[LOADED], np.max)
-
-    def exponents(registers: Registers) -> None:
-        registers["powers"] = np.exp(registers[LOADED] - registers["most"])
-        registers["word"] = of_warps(registers["powers"], np.sum)
-
-    def keep(name: str, reduce: Callable[..., Any], registers: Registers) -> None:
-        registers[name] = reduce(registers["words"], axis=1, keepdims=True)
-
-    def finish(registers: Registers) -> None:
-        if not of_block:
-            most(registers)
-            registers["most"] = registers["word"]
-            exponents(registers)
-            registers["sum"] = registers["word"]
-        registers["result"] = registers["powers"] / registers["sum"]
-
-    if not of_block:
-        return ((), ()), finish
-    first = words_of_warps(num_warps, 0, most, partial(keep, "most", np.max))
-    return (first, words_of_warps(num_warps, num_warps, exponents, partial(keep, "sum", np.sum))), finish
-
-
-def _role(params: SoftmaxParams, step: int, rows: int) -> WarpRole:
-    """The warps of ``rows`` rows of a CTA, the ``step``-th group of that size."""
-    values, width = params.values, params.element.num_bytes
-    accesses = params.accesses(step, rows)
-    num_warps = rows * params.lanes // WARP_SIZE
-    meeting = Meeting(num_warps, of_block=params.per == "block")
-    before, unpack = ops.Alu(BEFORE_LOADS[params.per], is_chain=True), ops.Alu(values * unpacking(width))
-    most, shift, exponents = ops.Alu(values, is_chain=True), ops.Fma(1 + values), ops.Mufu(values)
-    add, one, rest_of_one = ops.Fma(values), ops.Mufu(1), ops.Alu(RECIPROCAL, is_chain=True)
-    scale, pack = ops.Fma(values), ops.Alu(values * packing(width))
-
-    words, compute = _data(num_warps, of_block=params.per == "block")
-
-    def read(tile: int, _op: ops.Op) -> GlobalElements:
-        return loaded("in", params.elements_of(tile, step, rows))
-
-    def write(tile: int, _op: ops.Op) -> GlobalElements:
-        return stored("out", params.elements_of(tile, step, rows), "result", compute)
-
-    def program(cta: RoleContext) -> Generator[ops.Op, Any, None]:
-        access = accesses[cta.cta_idx == params.num_ctas - 1]
-        if not access.num_requests:
-            return
-        yield before
-        token = yield ops.GlobalLoad("in", (cta.cta_idx, step), access, data=partial(read, cta.cta_idx))
-        yield ops.Use(token)
-        yield unpack
-        yield most
-        yield from meeting(*words[0])
-        yield shift
-        yield exponents
-        yield add
-        yield from meeting(*words[1])
-        yield one
-        yield rest_of_one
-        yield scale
-        yield pack
-        yield ops.GlobalStore("out", (cta.cta_idx, step), access, data=partial(write, cta.cta_idx))
-
-    return WarpRole(name=f"rows {step}" if rows < params.rows_per_cta else "softmax", num_warps=num_warps, program=program)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpusim.units import WARP_SIZE
 from gpusim.workload.data_access import Computation, GlobalElements, IntArray, Registers, SharedElements
-from gpusim.workload.dtypes import FP32, DType
+from gpusim.workload.dtypes import DType
 
 LOADED = "x"
 """Registers of what a thread has loaded."""
@@ -65,20 +65,6 @@ def shared(
 def nothing(tensor: str) -> GlobalElements:
     """Data access of a load whose elements an earlier load of the same vectors has loaded."""
     return loaded(tensor, np.full((WARP_SIZE, 1), -1), "nothing")
-
-
-def words_of_warps(
-    num_warps: int, first_word: int, source: Computation, result: Computation
-) -> tuple[SharedElements, SharedElements]:
-    """Data accesses of a reduction through shared memory: each warp leaves a word, and all threads load all words.
-
-    ``source`` sets registers "word", (threads, 1), before the store; the first lane of a warp stores. ``result`` takes
-    registers "words", (threads, ``num_warps``).
-    """
-    thread = np.arange(num_warps * WARP_SIZE)[:, None]
-    left = np.where(thread % WARP_SIZE == 0, 4 * (first_word + thread // WARP_SIZE), -1)
-    taken = np.broadcast_to(4 * (first_word + np.arange(num_warps)), (len(thread), num_warps))
-    return shared(left, FP32, "word", source), shared(taken, FP32, "words", result)
 
 
 def of_warps(values: NDArray[Any], reduce: Callable[..., Any]) -> NDArray[Any]:

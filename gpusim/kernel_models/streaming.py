@@ -31,8 +31,6 @@ IntArray = NDArray[np.int64]
 MAX_ELEMENTS = 1 << 40
 MAX_GRID_X, MAX_GRID_Y = (1 << 31) - 1, 65535
 """Maximum CTAs of a grid along y; ``MAX_GRID_X``: along x. Source: CUDA C++ Programming Guide, technical specifications."""
-MAX_VECTOR_BYTES = 16
-"""Maximum bytes that a thread loads or stores with one instruction. Source: PTX ISA, ``ld`` and ``st`` of 128 bits."""
 
 Elements = Annotated[int, Field(ge=1, le=MAX_ELEMENTS)]
 MAX_THREADS = 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusim.errors import ConfigError
-from gpusim.evidence.cases.case import Case, kernels_dir, load_case
+from gpusim.evidence.cases.case import Answer, Case, kernels_dir, load_case
 from gpusim.evidence.cases.paths import held_out_families
 from gpusim.evidence.cases.rows import OWN_COLUMNS, Row, Table, config_of
 from gpusim.evidence.validate.calibrate import halves
@@ -97,16 +97,18 @@ def judged(table: str, name: str, *, gpu: str = "h200_sxm", has_roofline: bool =
     """
     import pandas as pd
 
-    case, spec, found = load_case(table), load_gpu(gpu), _table(table, gpu)
+    case, found = load_case(table), _table(table, gpu)
     if name not in case.names:
         raise ConfigError(f"{table}: has no number called {name!r}: wants one of {', '.join(sorted(case.names))}")
     fitted = {id(row) for row in halves(case, found)[0]}
     predicted, measured_unit, rows_shown = f"predicted ({unit_in(name)})", f"measured ({unit_in(name)})", []
     rows = _select(found, where)
     _check_none_is_held_out(case, rows)
+    names = frozenset({name, *case.metrics} if name in case.metrics else {name})  # one profile has all metrics
+    numbers = {id(row): number for number, row in enumerate(found.rows)}
     for row in rows:
         config = config_of(row, case.columns)
-        answer, value = case.answers(config, row, spec, {name}).get(name), measured_in(case, row, name)
+        answer, value = _answers(table, gpu, numbers[id(row)], names).get(name), measured_in(case, row, name)
         if answer is None or value is None:
             continue
         rows_shown.append({
@@ -140,6 +142,13 @@ def _table(name: str, gpu: str) -> Table:
         known = sorted(one.stem for one in folder.glob("*.csv")) if folder.is_dir() else []
         raise ConfigError(f"measured: {_shown(path)} is not there; of {gpu} there are {', '.join(known) or 'no rows'}")
     return Table.read(path)
+
+
+@cache
+def _answers(table: str, gpu: str, number: int, names: frozenset[str]) -> Mapping[str, Answer]:
+    """Predictions for a row of a table; kept, since lessons ask for several numbers of the same rows."""
+    case, row = load_case(table), _table(table, gpu).rows[number]
+    return case.answers(config_of(row, case.columns), row, load_gpu(gpu), names)
 
 
 def _shown(path: Path) -> str:

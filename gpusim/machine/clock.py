@@ -53,13 +53,11 @@ class ClockSpec:
     l2_pj_per_byte: float
     """Energy of threads' global loads and stores, L1 and registers included (board_power)."""
     l2_zeros_fraction: float
-    """Energy of threads' loads and stores of zeros, relative to random data (board_power)."""
+    """Energy of zeros in L2 and shared memory, relative to random data (board_power)."""
     bulk_pj_per_byte: float
     """Energy of L2 reads by TMA; coalesced or multicast requests count once (power_tma)."""
     fill_pj_per_byte: float
     """Energy of TMA writes to shared memory, in addition to the L2 reads (power_tma)."""
-    bulk_zeros_fraction: float
-    """Energy of TMA copies of zeros, L2 reads and fills, relative to random data (guess)."""
     hbm_pj_per_byte: float
     """Energy of HBM reads and writes (board_power)."""
     hbm_zeros_fraction: float
@@ -130,13 +128,15 @@ class PowerLimiter:
 
     def power_w(self, activity: Activity, *, mhz: float, data: str) -> float:
         """Board power when ``activity`` runs at ``mhz``, in watts."""
-        spec, is_zeros = self.spec, data == "zeros"
+        return self._power_w(activity, self.tensor_w(activity, mhz=mhz, data=data), mhz=mhz, is_zeros=data == "zeros")
+
+    def _power_w(self, activity: Activity, tensor_w: float, *, mhz: float, is_zeros: bool) -> float:
+        spec, arithmetic = self.spec, tensor_w
         seconds = max(activity.cycles, 1.0) / (mhz * 1e6)
-        arithmetic = self.tensor_w(activity, mhz=mhz, data=data)
         if activity.rate_class == "fp32":
             arithmetic = activity.num_flops * spec.fp32_pj_per_flop * 1e-12 / seconds * self.voltage_squared(mhz)
         bulk = activity.bulk_bytes * spec.bulk_pj_per_byte + activity.fill_bytes * spec.fill_pj_per_byte
-        bulk *= spec.bulk_zeros_fraction if is_zeros else 1.0
+        bulk *= spec.l2_zeros_fraction if is_zeros else 1.0
         each = spec.l2_pj_per_byte * (spec.l2_zeros_fraction if is_zeros else 1.0)
         l2 = (activity.l2_bytes * each + bulk) * 1e-12 / seconds
         busy = spec.sm_busy_w * activity.busy_fraction * mhz / spec.max_mhz
@@ -159,9 +159,9 @@ class PowerLimiter:
 
     def is_sustained(self, activity: Activity, *, mhz: float, data: str, limit_w: float, is_single: bool = False) -> bool:
         """Whether ``activity`` may run at ``mhz``, by the power limit and by its tensor math."""
-        if self.power_w(activity, mhz=mhz, data=data) > limit_w:
-            return False
         spec, tensor_w = self.spec, self.tensor_w(activity, mhz=mhz, data=data)
+        if limit_w < math.inf and self._power_w(activity, tensor_w, mhz=mhz, is_zeros=data == "zeros") > limit_w:
+            return False
         if not tensor_w:
             return mhz <= spec.max_mhz
         dropped = self._dropped_mhz(activity, time_us=max(activity.cycles, 1.0) / mhz)

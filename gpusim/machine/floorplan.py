@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from gpusim.units import WARP_SIZE
+
 SMS_PER_TPC = 2
 """SMs of a TPC. Source: NVIDIA A100 and H100 whitepapers."""
 
@@ -24,14 +26,10 @@ class DeviceSpec:
     """CUDA compute capability, major.minor (vendor)."""
     max_threads_per_sm: int
     """Most resident threads of an SM (vendor)."""
-    max_warps_per_sm: int
-    """Most resident warps of an SM (vendor)."""
     max_ctas_per_sm: int
     """Most resident CTAs of an SM (vendor)."""
     smem_per_sm_bytes: int
     """Shared memory of an SM for all its CTAs, reserved bytes included (vendor)."""
-    smem_per_cta_bytes: int
-    """Most shared memory of one CTA, by opt-in (vendor)."""
     smem_reserved_per_cta_bytes: int
     """Shared memory that CUDA reserves in each CTA (vendor)."""
     smem_allocation_bytes: int
@@ -51,6 +49,16 @@ class DeviceSpec:
     """L2 partition of each GPC, GPCs with fewer SMs first (line_sharing)."""
     smem_carveout_bytes: tuple[int, ...] = ()
     """Sizes that the shared memory of an SM can have, in ascending order; L1 has the rest. Empty: any size (vendor)."""
+
+    @property
+    def max_warps_per_sm(self) -> int:
+        """Most resident warps of an SM."""
+        return self.max_threads_per_sm // WARP_SIZE
+
+    @property
+    def smem_per_cta_bytes(self) -> int:
+        """Most shared memory of one CTA, by opt-in: all but the reserved bytes."""
+        return self.smem_per_sm_bytes - self.smem_reserved_per_cta_bytes
 
 
 class Floorplan:

@@ -24,9 +24,9 @@ from gpusim.program.cta_sorts import Int64Array, at, members_of, sorts_of_ctas
 from gpusim.program.panels import Sort, Sources
 from gpusim.program.programs import IntArray, Programs
 from gpusim.program.records import OPS, TABLES
-from gpusim.program.time_limit import time_limit
 from gpusim.program.trace import Tracer
 from gpusim.workload.launch import Launch
+from gpusim.workload.time_limit import time_limit
 
 MAX_OPS = 1_000_000
 """Default limit of the ops of a role of one CTA."""

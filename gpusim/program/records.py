@@ -139,7 +139,7 @@ TABLES: Mapping[str, np.dtype[np.void]] = {
         num_bytes="f8",
     ),
     "wgmmas": _record(
-        cycles="f8", tail_cycles="f8", queued_cycles="f8", free_share="f8", conflict_share="f8", wavefronts="f8",
+        cycles="f8", tail_cycles="f8", queued_cycles="f8", free_share="f8", wavefronts="f8",
         num_warp_instructions="f8", num_between="f8",
     ),
     "mma_syncs": _record(interval_cycles="f8", latency_cycles="f8", is_integer="i8"),
@@ -197,10 +197,9 @@ ARRAYS: Mapping[str, str] = {
 
 CONSTANTS: Mapping[str, Sequence[str]] = {
     "launch": (
-        "num_ctas", "num_sms", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
+        "num_ctas", "num_at_once", "cluster_size", "ctas_per_sm", "num_threads", "registers_per_thread",
         "smem_bytes", "num_panels", "cluster_barrier_cycles", "has_traffic_plan", "is_warm", "is_stored", "is_flushed",
-        "code_latency_cycles", "num_code_names", "num_cold_code_names", "max_events", "keeps_trace", "partition_bytes",
-        "dirty_bytes", "compute_capability", "num_stages",
+        "code_latency_cycles", "max_events", "keeps_trace", "partition_bytes", "dirty_bytes", "num_stages",
     ),
     "ideals": tuple(ideal.name.lower() for ideal in Ideal),
     "dispatcher": _names("""launch_cycles dispatch_cycles_per_cta round_cycles cta_start_cycles cold_start_cycles
@@ -211,7 +210,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         turnaround_fraction queued_turnaround_per_mb row_open_read_bytes row_open_write_bytes partial_line_request_bytes"""),
     "l2": _names("""num_partitions num_links far_share near_latency_cycles far_latency_cycles slice_spread_cycles
         queue_cycles request_bytes sustained_fraction write_back_queue_bytes fabric_turnaround_fraction num_lanes"""),
-    "xbar": _names("""sm_read_bytes_per_cycle sm_write_bytes_per_cycle write_bytes_per_cycle alone_bytes_per_cycle
+    "xbar": _names("""sm_read_bytes_per_cycle sm_write_bytes_per_cycle alone_bytes_per_cycle
         store_in_flight_bytes line_request_bytes request_interval_packets request_wait_per_efold_fraction red_header_fraction
         store_packet_bytes gpc_write_bytes_per_cycle num_gpc_store_ports bulk_weight multicast_weight coalesces
         coalesce_max_requests coalesce_window_cycles coalesce_wait_fraction coalesce_fill_cycles"""),
@@ -228,7 +227,7 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         shuffle_cycles dependent_cycles imad_wide_cycles imad_wide_during_wgmma_cycles imad_wide_interleaved_cycles
         math_interval_during_wgmma_cycles barrier_base_cycles barrier_warp_cycles bar_arrive_cycles fence_cycles
         proxy_fence_visible_cycles fence_warp_cycles gpu_fence_cycles gpu_fence_warp_cycles"""),
-    "tensor_core": _names("num_sub_cores mma_sync_load_cycles wgmma_latency_cycles wgmma_max_groups"),
+    "tensor_core": _names("mma_sync_load_cycles wgmma_latency_cycles wgmma_max_groups"),
     "tma": _names("""issue_cycles max_queued_boxes bytes_per_cycle store_latency_cycles group_wait_cycles
         tensormap_miss_cycles tensormap_prefetch_cycles tensormap_release_cycles map_memory_cycles"""),
     "mbarrier": _names("""arrive_cycles arrive_interval_cycles max_queued_arrivals try_wait_cycles wake_cycles

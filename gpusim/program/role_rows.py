@@ -85,6 +85,11 @@ class RoleRows:
         self._in_stage: list[bool] = []
         """Flag of each token: the op that gives it has the slot in ``stage``; otherwise in ``extra``."""
 
+    @property
+    def num_ops(self) -> int:
+        """Number of ops so far."""
+        return len(self.rows)
+
     def add(self, row: bytes) -> None:
         """Append an op."""
         self.rows.append(row)

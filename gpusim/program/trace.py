@@ -30,11 +30,11 @@ from gpusim.program.encode import ENCODERS
 from gpusim.program.refusals import named, not_integer
 from gpusim.program.role_rows import Panels, RoleRows
 from gpusim.program.tables import Tables
-from gpusim.program.time_limit import Watched
 from gpusim.workload.launch import Launch
 from gpusim.workload.op_arguments import check_arguments, key_of
 from gpusim.workload.ops import Op
 from gpusim.workload.programs import at_op, begun, raised_by_program, short
+from gpusim.workload.time_limit import Watched
 from gpusim.workload.token import Token
 
 

@@ -55,7 +55,7 @@ NONE = {
     "tma": "store_header_bytes tensormap_miss_cycles", "dsmem": "same_tpc_saving_cycles",
     "warp_scheduler": "barrier_warp_cycles fence_warp_cycles proxy_fence_visible_cycles gpu_fence_warp_cycles",
     "tensor_core": """mma_sync_step_latency_cycles mma_sync_load_cycles wgmma_min_interval_cycles wgmma_smem_a_cycles
-        wgmma_register_a_cycles wgmma_conflict_load_cycles""",
+        wgmma_register_a_cycles""",
     "mbarrier": "arrive_interval_cycles one_lane_retry_cycles",
     "dispatcher": "round_cycles cold_start_cycles store_exit_cycles",
 }

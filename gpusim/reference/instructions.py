@@ -89,16 +89,17 @@ def shfl(role: Role, op: ops.Shfl) -> None:
 def mma_sync(role: Role, op: ops.MmaSync) -> Wait:
     """Issue mma.sync: the tensor cores' rate holds up the warps, and the results come a latency later."""
     spec, num, kind = role.kernel.gpu.tensor_core, op.num_issues * role.num_warps, op.atom.rate_class
-    flops_per_cycle = spec.mma_sync_flops_per_cycle[kind] / spec.num_sub_cores
+    num_sub_cores = role.kernel.gpu.warp_scheduler.num_schedulers
+    flops_per_cycle = spec.mma_sync_flops_per_cycle[kind] / num_sub_cores
     each = max(op.atom.num_flops / flops_per_cycle, spec.mma_sync_min_interval_cycles)
-    cycles = num * each / spec.num_sub_cores
+    cycles = num * each / num_sub_cores
     role.sm.slots.reserve(num, role.t)
     role.count("warp_scheduler", instructions=num)
     role.count("tensor_core", busy_cycles=cycles, **{f"{'imma' if kind == 'int8' else 'hmma'}_instructions": num})
 
     def multiply(at: float) -> float:
         role.spend("tensor", at)
-        own = role.t + op.num_issues * each * -(-role.num_warps // spec.num_sub_cores)
+        own = role.t + op.num_issues * each * -(-role.num_warps // num_sub_cores)
         last_issue = max(own, role.sm.tensor_pipe.reserve(cycles, role.t)) - each
         role.spend("tensor", last_issue)
         role.mma_done_at = last_issue + spec.mma_sync_latency_cycles
@@ -515,7 +516,7 @@ def tma_load(role: Role, op: ops.TmaLoad) -> None:
     """Load by TMA: the engine walks the boxes while data arrive. Bytes count on the mbarrier of each receiver."""
     spec, memory = role.part("tma"), role.kernel.memory
     walking = max(op.num_rows * spec.row_cycles, op.num_bytes / spec.bytes_per_cycle)
-    at = issue_boxes(role, op.num_boxes, op.num_boxes * spec.box_cycles + walking)
+    at = issue_boxes(role, op.num_boxes, walking)
     latency = spec.latency_cycles + max(0.0, walking - op.num_bytes / memory.slices.alone)
     receivers = [role.cta.cluster[rank] for rank in op.multicast] or [role.cta]
     role.count("tma", load_instructions=op.num_boxes, load_bytes=op.num_fetched_bytes * len(receivers))

@@ -200,8 +200,8 @@ class Memory:
         l2, xbar, hbm, sms = gpu.l2, gpu.xbar, gpu.hbm, range(gpu.num_sms)
         rates = (clock.bytes_per_cycle(gb_per_s=rate) for rate in (hbm.sustained_read_gb_per_s, hbm.sm_gb_per_s))
         self._wire = SharedPipe(env, *rates, rank=-3)
-        self._way_in = SharedPipe(env, xbar.write_bytes_per_cycle, xbar.sm_write_bytes_per_cycle, rank=-2)
         slices_rate = l2.num_slices * l2.slice_bytes_per_cycle * l2.sustained_fraction
+        self._way_in = SharedPipe(env, slices_rate, xbar.sm_write_bytes_per_cycle, rank=-2)
         self.slices = SharedPipe(env, slices_rate, xbar.sm_read_bytes_per_cycle, rank=-1)
         """Slices of L2, shared by reads. Memory traffic and stores have separate pipes."""
         self._intakes, self._doors = [SmPort(env, self._wire) for _ in sms], [SmPort(env, self.slices) for _ in sms]

@@ -100,7 +100,7 @@ def busy_shares(ran: Ran) -> dict[str, float]:
         "tensor": counted.tensor_core.busy_cycles / total, **of_sms, **of_link,
         "sm_intake": counted.xbar.read_bytes / (ran.gpu.xbar.sm_read_bytes_per_cycle * total),
         "l2": counted.slices_busy_bytes / (ran.shared.slices_bytes_per_cycle * cycles),
-        "store": counted.xbar.write_bytes / (ran.shared.write_bytes_per_cycle * cycles),
+        "store": counted.xbar.write_bytes / (ran.shared.slices_bytes_per_cycle * cycles),
         "hbm": ran.hbm_share(cycles, *ran.dram_bytes()),
     }
 

@@ -45,7 +45,6 @@ class Shared:
     slices_bytes_per_cycle: float
     """Bytes per SM cycle of all L2 slices under full load."""
     fabric_bytes_per_cycle: float
-    write_bytes_per_cycle: float
     gpc_read_bytes_per_cycle: float
     gpc_write_bytes_per_cycle: float
 
@@ -57,7 +56,6 @@ class Shared:
         return cls(
             slices_bytes_per_cycle=l2.num_slices * (l2.slice_bytes_per_cycle * l2_cycles) * l2.sustained_fraction,
             fabric_bytes_per_cycle=l2.fabric_bytes_per_cycle * l2_cycles,
-            write_bytes_per_cycle=xbar.write_bytes_per_cycle * l2_cycles,
             gpc_read_bytes_per_cycle=xbar.gpc_read_bytes_per_cycle * l2_cycles,
             gpc_write_bytes_per_cycle=xbar.gpc_write_bytes_per_cycle * l2_cycles,
         )
@@ -85,7 +83,7 @@ def machine_numbers(plan: LaunchPlan, clock: Clock) -> dict[str, Numbers]:
     >>> gpu = load_gpu("h200_sxm")
     >>> plan = plan_launch(GemmParams(m=256, n=256, k=64).launch(gpu), gpu, is_warm=False)
     >>> numbers = machine_numbers(plan, Clock(sm_mhz=1755.0))
-    >>> numbers["tensor_core"]["num_sub_cores"], numbers["l2"]["num_links"]
+    >>> numbers["warp_scheduler"]["num_schedulers"], numbers["l2"]["num_links"]
     (4.0, 2.0)
 
     Raises:
@@ -179,8 +177,7 @@ def hbm_numbers(spec: HbmSpec, clock: Clock, l2_latency_ns: float) -> Numbers:
 
 def _xbar_numbers(spec: XbarSpec, shared: Shared, *, fill_cycles: float) -> Numbers:
     return _named(
-        "xbar", spec, write_bytes_per_cycle=shared.write_bytes_per_cycle,
-        gpc_write_bytes_per_cycle=shared.gpc_write_bytes_per_cycle,
+        "xbar", spec, gpc_write_bytes_per_cycle=shared.gpc_write_bytes_per_cycle,
         alone_bytes_per_cycle=min(spec.sm_read_bytes_per_cycle, shared.slices_bytes_per_cycle),
         bulk_weight=1.0 / spec.bulk_read_fraction, multicast_weight=1.0 / spec.multicast_read_fraction,
         coalesces=float(spec.coalesce_scope != "sm" and spec.coalesce_max_requests > 1), coalesce_fill_cycles=fill_cycles,

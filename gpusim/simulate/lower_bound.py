@@ -243,7 +243,7 @@ def _math_cycles(launch: Launch, work: TileWork, gpu: GpuSpec) -> float:
         return WARP_SIZE / gpu.warp_scheduler.fp32_lanes
     if atom.kind == "wgmma":
         return wgmma_row(launch, gpu, Wgmma(atom, 1, ()), 1, 4)[0]
-    return mma_sync_row(launch, gpu, atom)[0] / gpu.tensor_core.num_sub_cores
+    return mma_sync_row(launch, gpu, atom)[0] / gpu.warp_scheduler.num_schedulers
 
 
 def _rate_class(launch: Launch, work: TileWork, gpu: GpuSpec) -> str:

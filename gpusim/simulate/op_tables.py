@@ -62,7 +62,7 @@ def tma_load_row(gpu: GpuSpec, spec: TmaSpec, row: TmaLoadRow, *, port_bytes_per
     zero_bytes, carried_bytes = oob_row_bytes(op, spec)
     counted = zero_bytes + (op.num_fetched_bytes if op.fetches is None else op.fetches.num_crossing * SECTOR_BYTES)
     return (
-        op.num_boxes * spec.box_cycles + walked, spec.latency_cycles + more, num_lines, op.num_bytes,
+        walked, spec.latency_cycles + more, num_lines, op.num_bytes,
         op.num_fetched_bytes, op.num_rows, op.num_boxes, zero_bytes, carried_bytes, int(op.num_zero_rows > 0),
         op.new_fraction, row.fetches, row.ranks_begin, row.num_ranks, row.neighbours_begin, row.num_neighbours,
         counted * max(1, len(op.multicast)),
@@ -124,9 +124,8 @@ def wgmma_row(launch: Launch, gpu: GpuSpec, op: ops.Wgmma, num_warpgroups: int, 
     free = max(each - wavefronts / rate, spec.wgmma_min_free_wavefronts / rate) / each
     num_issues = op.num_issues * num_warpgroups
     return (
-        num_issues * each, tail, spec.wgmma_max_queued * each, free,
-        free / (1.0 + free * spec.wgmma_conflict_load_cycles * rate), num_issues * wavefronts, op.num_issues * num_warps,
-        op.num_between,
+        num_issues * each, tail, spec.wgmma_max_queued * each, free, num_issues * wavefronts,
+        op.num_issues * num_warps, op.num_between,
     )  # fmt: skip
 
 
@@ -139,7 +138,7 @@ def mma_sync_row(launch: Launch, gpu: GpuSpec, atom: MmaAtom) -> Row:
     """Fields of ``mma_syncs``. Raises LaunchError: a data type that the GPU's mma.sync does not take."""
     spec = gpu.tensor_core
     _check_rate(launch, gpu, atom, spec.mma_sync_flops_per_cycle, "has no mma.sync")
-    per_sub_core = spec.mma_sync_flops_per_cycle[atom.rate_class] / spec.num_sub_cores
+    per_sub_core = spec.mma_sync_flops_per_cycle[atom.rate_class] / gpu.warp_scheduler.num_schedulers
     added = atom.accumulator_registers * spec.mma_sync_accumulate_cycles.get(atom.rate_class, 0.0)
     interval = max(atom.num_flops / per_sub_core + added, spec.mma_sync_min_interval_cycles)
     k_bytes = atom.k * atom.a_dtype.bits / 8

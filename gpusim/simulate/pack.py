@@ -56,16 +56,15 @@ def sections_of(plan: LaunchPlan, programs: Programs, clock: Clock, settings: Se
 def _launch_numbers(plan: LaunchPlan, programs: Programs, clock: Clock, settings: Settings) -> Numbers:
     launch, gpu = plan.launch, plan.gpu
     return {
-        "num_ctas": plan.num_ctas, "num_sms": gpu.num_sms, "num_at_once": plan.num_at_once,
+        "num_ctas": plan.num_ctas, "num_at_once": plan.num_at_once,
         "cluster_size": launch.cluster_size, "ctas_per_sm": plan.occupancy.ctas_per_sm, "num_threads": launch.num_threads,
         "registers_per_thread": launch.registers_per_thread, "smem_bytes": launch.smem_bytes,
         "num_panels": programs.cta_panels.shape[1], "cluster_barrier_cycles": constants.cluster_barrier_cycles(plan),
         "has_traffic_plan": bool(plan.traffic), "is_warm": plan.is_warm,
         "is_stored": settings.l2 == "stored", "is_flushed": settings.l2 == "flushed",
         "code_latency_cycles": constants.code_latency_cycles(plan, clock),
-        "num_code_names": len(programs.code_names), "num_cold_code_names": len(programs.cold_code_names),
         "max_events": settings.max_events, "keeps_trace": settings.keeps_trace, "num_stages": len(programs.stages),
-        "compute_capability": gpu.compute_capability, "partition_bytes": gpu.l2.capacity_bytes / gpu.l2.num_partitions,
+        "partition_bytes": gpu.l2.capacity_bytes / gpu.l2.num_partitions,
         "dirty_bytes": max(0.0, gpu.l2_partitions.dirty_bytes * gpu.l2.num_partitions - plan.left_dirty_bytes),
     }
 

@@ -230,12 +230,14 @@ def _stored(table: Touches, order: Order, l2: L2Partitions, ages: Ages, *, is_wa
         first = np.flatnonzero(np.concatenate(([True], ~has_next)))
         is_last = np.concatenate((~has_next, [True]))
         until[is_last] = order.num_waves + step[first]
+    is_again = until >= order.num_waves if is_warm else np.zeros(len(step), dtype=bool)
+    after = np.where(is_again, step, step + 1)  # a launch that follows stores at the same place of its step
     stored_by, touched_by = (_again(now) if is_warm else now for now in (ages.stored, ages.every))
     leaving = np.zeros(len(step))
     for home in range(num):
         end, now = stored_by[until, home], stored_by
-        waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[step + 1, home]), end - now[step, home])
-        next_step = np.minimum(step + 1, until)
+        waiting = dirty.mean_lost_share(np.maximum(0.0, end - now[after, home]), end - now[step, home])
+        next_step = np.minimum(after, until)
         lost = l2.mean_lost_share(ages.between_launches(next_step, until, home), ages.between_launches(step, until, home))
         leaving += np.maximum(lost, waiting) / num
     of_step = np.bincount(step, weights=leaving * table.num_bytes, minlength=order.num_waves).astype(np.float64)

@@ -23,10 +23,10 @@ from gpusim.layout.notation import parse_swizzle
 from gpusim.layout.swizzle import SWIZZLE_MODES, ByteLayout, Swizzle, span_bytes, swizzle_mode
 from gpusim.units import LINE_BYTES, WARP_SIZE
 from gpusim.workload.atoms.mma import K_STEP_BYTES, WGMMA_M, MmaKind
-from gpusim.workload.dtypes import FP32, DType
+from gpusim.workload.dtypes import DType
 from gpusim.workload.gmem.global_access import global_access
-from gpusim.workload.smem.access import AccessPattern, data_wavefronts, wavefronts
-from gpusim.workload.smem.smem_ops import MATRIX_ROW_BYTES, MATRIX_ROWS, SMEM_OPS
+from gpusim.workload.smem.access import AccessPattern, wavefronts
+from gpusim.workload.smem.smem_ops import MATRIX_ROW_BYTES, MATRIX_ROWS
 from gpusim.workload.tma.boxes import MAX_BOX_ELEMENTS, TmaBox
 
 
@@ -312,51 +312,6 @@ def _matrix_access(
     return AccessPattern(
         num_requests=num_quads + (num_left > 0), num_wavefronts=num_wavefronts,
         num_bytes=len(rows) * MATRIX_ROWS * MATRIX_ROW_BYTES,
-    )
-
-
-def shared_vector_reads(
-    *, num_coords: int, lanes_per_coord: int, elements_per_thread: int, dtype: DType = FP32, vector_bytes: int = 16,
-    is_blocked: bool = True,
-) -> AccessPattern:
-    """Access pattern of one warp's vector loads from shared memory: fragments of one operand for one k of an FFMA kernel.
-
-    The operand's rows (or columns) are contiguous for each k. Lane i has coordinate ``(i // lanes_per_coord) % num_coords``;
-    lanes with the same coordinate read the same words. ``is_blocked``: a thread's elements are contiguous. Otherwise its
-    vectors have a stride of ``num_coords`` vectors, which avoids bank conflicts.
-
-    >>> as_b = dict(num_coords=8, lanes_per_coord=1, elements_per_thread=8)
-    >>> [shared_vector_reads(**as_b, is_blocked=blocked).num_wavefronts for blocked in (True, False)]
-    [16, 8]
-
-    Raises:
-        LayoutError: coordinates that do not divide a warp, or elements that do not fill their vectors.
-    """
-    if num_coords < 1 or lanes_per_coord < 1 or WARP_SIZE % (num_coords * lanes_per_coord):
-        raise LayoutError(
-            f"shared vector reads: {num_coords} coordinates of {lanes_per_coord} lanes do not divide a warp: "
-            f"use powers of two with a product of at most {WARP_SIZE}"
-        )
-    op = f"ld_shared_b{8 * vector_bytes}"
-    thread_bytes = elements_per_thread * dtype.num_bytes
-    if op not in SMEM_OPS or vector_bytes < dtype.num_bytes:
-        raise LayoutError(
-            f"shared vector reads: vectors of {vector_bytes} bytes of {dtype.name}: use 4, 8 or 16, "
-            f"no less than {dtype.num_bytes}"
-        )
-    if thread_bytes < 1 or thread_bytes % vector_bytes:
-        close = nearest_multiple(thread_bytes, vector_bytes) // dtype.num_bytes
-        raise LayoutError(
-            f"shared vector reads: {elements_per_thread} elements of {dtype.name} are no full vectors of "
-            f"{vector_bytes} bytes: use {close}"
-        )
-    num_vectors = thread_bytes // vector_bytes
-    coord = np.arange(WARP_SIZE) // lanes_per_coord % num_coords
-    vector = np.arange(num_vectors)[:, None]
-    vector_idx = coord * num_vectors + vector if is_blocked else vector * num_coords + coord
-    return AccessPattern(
-        num_requests=num_vectors, num_wavefronts=int(data_wavefronts(op, vector_idx * vector_bytes).sum()),
-        num_bytes=WARP_SIZE * thread_bytes,
     )
 
 

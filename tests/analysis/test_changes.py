@@ -29,9 +29,9 @@ KERNELS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("gemm", GEMM, ("tile", "split_k", "stages", "schedule")),
     ("sgemm_naive", {"m": 128, "n": 128, "k": 128, "way": "naive"}, ("way",)),
     ("transpose", {"m": 2048, "n": 2048, "smem": "naive"}, ("smem",)),
-    ("softmax", {"rows": 4096, "columns": 4096}, ("threads", "per")),
-    ("elementwise", {"elements": 2**22, "vector_bytes": 4}, ("vector_bytes", "items_per_thread")),
-    ("smem_copy", {"m": 4096, "n": 4096, "copy": "scalar", "tile": "32x32"}, ("threads", "tile")),
+    ("softmax", {"rows": 2048, "columns": 4096}, ("threads", "per")),
+    ("elementwise", {"elements": 2**20, "vector_bytes": 4}, ("vector_bytes", "items_per_thread")),
+    ("smem_copy", {"m": 1024, "n": 1024, "copy": "scalar", "tile": "128x64"}, ("tile",)),
     ("reduction", {"rows": 16, "columns": 65536}, ("ctas_per_sum",)),
     ("gather", {"rows": 8192, "columns": 256, "table_rows": 65536, "per": "block"}, ("per", "threads")),
 ]  # fmt: skip

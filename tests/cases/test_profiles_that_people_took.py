@@ -11,6 +11,8 @@ import pytest
 
 from gpusim.cli import main
 
+pytestmark = pytest.mark.usefixtures("runs_once")
+
 HERE = Path(__file__).parent
 GEMM = ["--gpu", "h100_sxm", "--kernel", "gemm", "--m", "4096", "--n", "4096", "--k", "4096"]
 SCALE = ["--gpu", "h100_pcie", "--kernel", "elementwise", "--op", "scale", "--elements", "67108864", "--vector-bytes", "16"]

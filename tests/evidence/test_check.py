@@ -31,6 +31,8 @@ from gpusim.machine.config import configs_dir
 from gpusim.report.check import check_document, difference_text, junit_bytes
 
 DATA = Path(__file__).parent / "data"
+pytestmark = pytest.mark.usefixtures("runs_once")
+
 TOY = load_gpu("toy")
 COPY = Model(kernel="elementwise", options={"op": "copy", "elements": 65536})
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"

@@ -74,15 +74,16 @@ def test_without_counters_only_kernels_with_times_of_their_own_are_measured(tmp_
 
 def test_what_is_done_is_not_measured_again(tmp_path: Path) -> None:
     options = Options(out=tmp_path, only=("one_box",))
-    (first,), _ = jobs(CASES, options)
+    cases = [load_case("tma_writes"), load_case("global_access")]
+    (first,), _ = jobs(cases, options)
     measured, aside = first.configs[0], first.configs[1]
     reason = {"seed": 1, "group": "one_box", "config": dict(aside), "reason": "wrong answer"}
     Table.read(tmp_path / "tma_writes.csv").append({}, [{"seed": "1", "group": "one_box", **measured}], [reason])
-    (again,), _ = jobs(CASES, options)
+    (again,), _ = jobs(cases, options)
     assert again.configs == first.configs[2:]
-    (retried,), _ = jobs(CASES, Options(out=tmp_path, only=("one_box",), retries=True))
+    (retried,), _ = jobs(cases, Options(out=tmp_path, only=("one_box",), retries=True))
     assert retried.configs == first.configs[1:]
-    (other_seed,), _ = jobs(CASES, Options(out=tmp_path, only=("one_box",), seed=2))
+    (other_seed,), _ = jobs(cases, Options(out=tmp_path, only=("one_box",), seed=2))
     assert other_seed.configs == first.configs
 
 

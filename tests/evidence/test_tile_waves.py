@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusim.evidence.cases.tile_waves import last_of_clusters, modelled_waves, seen_waves, shape_of_waves, waves_by_time
+from gpusim.evidence.cases.tile_waves import last_of_clusters, seen_waves, shape_of_waves, waves_by_time
 from gpusim.evidence.toolchain.cublas_kernels import assumed, name_facts
 from gpusim.evidence.toolchain.cublas_names import parse_name
-from gpusim.machine.config import load_gpu
 
 
 def test_a_cluster_is_done_with_its_last_point() -> None:
@@ -30,7 +29,6 @@ def test_what_names_and_rows_do_not_tell_has_no_waves() -> None:
     unread = {"launched": "gemv2T_kernel_val", "grid": "4x1x1", "arrivals": "0 1/2 3"}
     unseen = {"launched": "nvjet_tst_128x128_64x6_2x1_v_bz_coopA_TNT", "grid": "4x1x1", "block": "384x1x1"}
     assert seen_waves(config, unread) is None and seen_waves(config, unseen) is None
-    assert modelled_waves(config, unread, load_gpu("h200_sxm")) is None
 
 
 def test_a_row_says_what_is_assumed_of_its_kernel() -> None:

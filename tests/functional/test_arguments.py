@@ -11,7 +11,7 @@ import pytest
 from gpusim import Buffer, DataError, GemmParams, Launch, load_gpu, run_functional
 from gpusim.errors import LaunchError
 from gpusim.functional import progress
-from gpusim.workload import ops
+from gpusim.workload import ops, time_limit
 from gpusim.workload.data_access import GlobalElements, SharedElements
 from gpusim.workload.dtypes import FP16, FP32, INT8, DType
 from gpusim.workload.launch import WarpRole
@@ -140,3 +140,14 @@ def test_a_missing_barrier_between_warps_of_a_role_changes_no_number_and_is_foun
     )
     assert run_functional(launch, {"in": np.arange(64)}, seed=1)["out"].tolist() == [*range(63, -1, -1)]
     assert "missing: __syncthreads" in str(launch.check(load_gpu("h200_sxm"))[0])
+
+
+def test_a_program_that_yields_nothing_for_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(cta: Any) -> Iterator[Any]:
+        yield ops.Fma(1)
+        while True:
+            pass
+
+    monkeypatch.setattr(time_limit, "LOOK_S", 0.02)
+    with pytest.raises(LaunchError, match="mine: role 'all' of CTA 0 has yielded nothing for"):
+        run_functional(of(endless), {"in": np.zeros(32, dtype=np.float32)})

@@ -12,7 +12,7 @@ from gpusim.kernel_models.gemm import GemmParams
 from gpusim.kernel_models.mainloop.threads import ThreadTile
 from gpusim.machine.config import load_gpu
 from gpusim.workload.dtypes import FP32
-from gpusim.workload.operands import OperandTile, shared_vector_reads
+from gpusim.workload.operands import OperandTile
 
 GPU = load_gpu("h200_sxm")
 ADJACENT, SCALAR = ThreadTile(is_adjacent=True), ThreadTile(is_scalar=True)
@@ -22,10 +22,8 @@ BY_ROW = OperandTile(rows=128, k=16, dtype=FP32, is_k_major=True, swizzle="none"
 
 def test_vectors_in_turn_have_no_conflicts_and_adjacent_ones_two_each() -> None:
     """Eight lanes read 128 bytes at once; at a stride of 32 bytes they meet in the banks of 256 bytes."""
-    assert ThreadTile().reads(BY_K, 1, 8) == shared_vector_reads(
-        num_coords=8, lanes_per_coord=1, elements_per_thread=8, is_blocked=False
-    )
     in_turn, adjacent = (tile.reads(BY_K, 1, 8) for tile in (ThreadTile(), ADJACENT))
+    assert (in_turn.num_requests, in_turn.num_bytes) == (2, 32 * 8 * 4)
     assert (in_turn.num_wavefronts, adjacent.num_wavefronts) == (8, 16)
 
 

@@ -217,9 +217,10 @@ def test_nothing_is_said_of_a_gpu_with_fewer_sms_than_ctas() -> None:
     assert CASE.predict(find(m=64, n=64, dtype="bf16", way="tma", sms=1), few)
 
 
+SLICE = 4 * GPU.l2.fabric_bytes_per_cycle / GPU.l2.num_slices / GPU.l2.sustained_fraction
 ONE_LIMIT = replace(
-    GPU, l2=replace(GPU.l2, fabric_bytes_per_cycle=1e6),
-    xbar=replace(GPU.xbar, gpc_write_bytes_per_cycle=1e6, write_bytes_per_cycle=4 * GPU.l2.fabric_bytes_per_cycle),
+    GPU, l2=replace(GPU.l2, fabric_bytes_per_cycle=1e6, slice_bytes_per_cycle=SLICE),
+    xbar=replace(GPU.xbar, gpc_write_bytes_per_cycle=1e6),
 )  # fmt: skip
 """All SMs' stores wait in one place, as the fit takes it; behind links some 2 KB more of an SM's are under way."""
 

@@ -72,5 +72,5 @@ def test_registers_and_instructions_are_those_that_the_compiler_made(sass: Sass)
         assert names.count("SHFL") == (10 if params.per == "warp" else 16)
         assert names.count("MUFU") == 1 and names.count("BAR") == (0 if params.per == "warp" else 2)
         last_shuffle = len(names) - 1 - names[::-1].index("SHFL")
-        early = params.vectors + 2 * model.FIRST_PARTS
+        early = params.vectors + 2  # and a vector of gamma and of beta
         assert names[: names.index("SHFL")].count("LDG") <= early <= names[:last_shuffle].count("LDG") + 1

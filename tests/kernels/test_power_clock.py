@@ -191,7 +191,7 @@ def row_of(config: Config, group: str, gpu: GpuSpec) -> dict[str, str]:
     run_us, name = float(config["run_us"]), "last_mhz" if group == "sustained" else "mhz"
     tensor, stream = int(config["tensor_duty"]) / 100, int(config["stream_duty"]) / 100
     mhz = gpu.clock.max_mhz
-    for _ in range(60):  # memory's bytes in a cycle follow the clock
+    for _ in range(30):  # memory's bytes in a cycle follow the clock
         share = mhz / gpu.clock.max_mhz
         tflops, gb_per_s = 1e3 * tensor * share, stream * (4e3 if config["stream"] == "hbm" else 1e4 * share)
         activity = Activity(

@@ -179,7 +179,7 @@ def row_of(config: Config, group: str, gpu: GpuSpec) -> dict[str, str]:
     duty = int(config["num_boxes"]) / 5 if is_fed else int(config["stream_duty"]) / 100
     peak = {"16bit": 1000.0, "tf32": 500.0}.get(atom.rate_class, 2000.0)
     mhz = gpu.clock.max_mhz
-    for _ in range(60):  # memory's bytes in a cycle follow the clock
+    for _ in range(30):  # memory's bytes in a cycle follow the clock
         share = mhz / gpu.clock.max_mhz
         tflops, gb_per_s = peak * tensor * share, duty * (4e3 if config["stream"] == "hbm" else 9e3 * share)
         carried = 0.5 * 132 * case.BURST_WGMMAS * atom.num_flops / run_us / 1e6

@@ -12,20 +12,13 @@ from gpusim.evidence.bench.frameworks import has_source
 from gpusim.evidence.bench.store_probe import LATTICE, as_text, lattice_of, of_text, since_first_ns
 from gpusim.evidence.cases.case import Outputs, WrongAnswer, kernel_folder, kernels_dir, load_case
 from gpusim.evidence.cases.rows import Table, config_of
-from gpusim.evidence.cases.tile_waves import (
-    modelled_waves,
-    num_at_once,
-    numbers,
-    seen_bands,
-    seen_times,
-    seen_waves,
-    shape_of_waves,
-)
+from gpusim.evidence.cases.tile_waves import num_at_once, seen_times, seen_waves, shape_of_waves
 from gpusim.evidence.toolchain.cublas_kernels import as_made, band
 from gpusim.evidence.toolchain.cublas_names import parse_name
 from gpusim.machine.config import load_gpu
 
 from .conftest import Sass
+from .tile_bands import modelled_waves, numbers, seen_bands
 
 CASE, LIBRARY = load_case("tile_order"), load_case("library_gemm")
 case = sys.modules[CASE.launch.__module__]

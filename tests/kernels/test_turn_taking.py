@@ -162,3 +162,8 @@ def test_whoever_works_beside_a_train_takes_no_less_than_alone() -> None:
         alone = CASE.predict(one(f"beside_n64_{kind}", steps=1, turns=20), GPU)["turn_cycles"]
         beside = CASE.predict(one(f"beside_n128_{kind}", turns=20), GPU)["turn_cycles"]
         assert 0 < alone <= beside * (1 + 1e-9), kind
+
+
+def test_a_step_that_gives_its_stage_back_takes_longer() -> None:
+    kept, given = (case.predict(typed(one(f"waits_n64_1_alike{end}")), GPU)["step_cycles"] for end in ("", "_gives"))
+    assert given > kept

@@ -44,7 +44,7 @@ def test_power_is_energy_over_time() -> None:
 def test_every_kind_of_work_draws_its_own_energy_over_the_idle_power() -> None:
     spec = replace(
         TOY, idle_power_w=7.0, l2_pj_per_byte=20.0, l2_zeros_fraction=0.25, bulk_pj_per_byte=10.0, fill_pj_per_byte=5.0,
-        bulk_zeros_fraction=0.5, hbm_pj_per_byte=300.0, hbm_zeros_fraction=0.0, sm_busy_w=4.0,
+        hbm_pj_per_byte=300.0, hbm_zeros_fraction=0.0, sm_busy_w=4.0,
     )  # fmt: skip
     activity = Activity(
         cycles=1e9, num_flops=1e12, rate_class="16bit", l2_bytes=1e11, hbm_bytes=1e10, busy_fraction=0.5, bulk_bytes=4e11,
@@ -52,7 +52,7 @@ def test_every_kind_of_work_draws_its_own_energy_over_the_idle_power() -> None:
     )
     limiter = PowerLimiter(spec)
     assert limiter.power_w(activity, mhz=1000.0, data="random") == pytest.approx(7 + 1 + 2 + 4 + 4 + 3 + 2)
-    assert limiter.power_w(activity, mhz=1000.0, data="zeros") == pytest.approx(7 + 0.5 + 0.5 + 2 + 2 + 0 + 2)
+    assert limiter.power_w(activity, mhz=1000.0, data="zeros") == pytest.approx(7 + 0.5 + 0.5 + 1 + 1 + 0 + 2)
 
 
 def test_voltage_enters_squared() -> None:

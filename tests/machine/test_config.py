@@ -140,7 +140,6 @@ def test_what_is_sustained_is_within_the_peak_and_far_is_not_nearer_than_near(
     assert gpu.l2.near_latency_cycles <= gpu.l2.far_latency_cycles < hbm.latency_ns * clock.max_mhz / 1e3
     assert clock.min_mhz < clock.max_mhz
     assert clock.idle_power_w < clock.power_limit_w <= clock.single_power_w
-    assert device.smem_per_cta_bytes + device.smem_reserved_per_cta_bytes == device.smem_per_sm_bytes
     assert gpu.floorplan.num_sms == device.num_sms == len(gpu.floorplan.in_order())
 
 
@@ -417,8 +416,8 @@ def test_one_partition_of_l2_has_no_far_side(tmp_path: Path) -> None:
 
 def test_only_a_file_called_toy_may_say_toy(tmp_path: Path) -> None:
     assert "which only toy.toml may say" in refusal(write(tmp_path, "num_sms = 4", "num_sms = 4", base="toy"))
-    kept = write(tmp_path, "max_warps_per_sm = 64", "max_warps_per_sm = 32", base="toy", name="toy.toml")
-    assert load_gpu(kept).device.max_warps_per_sm == 32
+    kept = write(tmp_path, "max_ctas_per_sm = 32", "max_ctas_per_sm = 16", base="toy", name="toy.toml")
+    assert load_gpu(kept).device.max_ctas_per_sm == 16
 
 
 def test_a_part_that_every_gpu_has_may_not_lack(tmp_path: Path) -> None:

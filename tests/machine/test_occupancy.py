@@ -48,7 +48,7 @@ def test_registers_are_given_8_at_a_time_to_each_thread() -> None:
 
 
 def test_a_warp_may_use_its_sub_cores_share_and_not_a_register_more() -> None:
-    share = H100.register_file.num_registers // H100.register_file.num_partitions
+    share = H100.register_file.num_registers // H100.warp_scheduler.num_schedulers
     assert share == 32 * 32 * 16  # 16 warps of 32 registers fill a sub-core
     assert held(registers=32).limits["registers"] == 16
     assert held(registers=33).limits["registers"] == 12

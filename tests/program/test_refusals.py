@@ -11,9 +11,8 @@ import pytest
 
 from gpusim import Launch, Mbarrier, WarpRole
 from gpusim.errors import GpusimError, HazardError, LaunchError
-from gpusim.program import time_limit
 from gpusim.program.cta_classes import trace_launch
-from gpusim.workload import ops
+from gpusim.workload import ops, time_limit
 from gpusim.workload.atoms import wgmma
 from gpusim.workload.dtypes import BF16
 from gpusim.workload.launch import RoleContext

@@ -72,12 +72,12 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "TMA costs": {
         "tma": {
-            "issue_cycles": 3.0, "latency_cycles": 70.0, "row_cycles": 2.0, "box_cycles": 6.0, "store_box_cycles": 9.0,
+            "issue_cycles": 3.0, "latency_cycles": 70.0, "row_cycles": 2.0, "store_box_cycles": 9.0,
             "store_latency_cycles": 17.0, "group_wait_cycles": 4.0,
         },
     },
     "short queues": {
-        "tma": {"max_queued_boxes": 2, "box_cycles": 30.0},
+        "tma": {"max_queued_boxes": 2, "row_cycles": 5.0},
         "tensor_core": {"wgmma_max_groups": 2},
         "l1": {"queue_cycles": 3.0, "outstanding_bytes": 4096.0},
         "l2": {"write_back_queue_bytes": 1024.0},
@@ -85,7 +85,7 @@ TWEAKS: dict[str, dict[str, dict[str, Any]]] = {
     "slow memory": {"hbm": {"sustained_read_gb_per_s": 24.0, "sustained_write_gb_per_s": 16.0, "sm_gb_per_s": 16.0}},
     "wide L2": {
         "l2": {"slice_bytes_per_cycle": 96.0},
-        "xbar": {"sm_read_bytes_per_cycle": 40.0, "write_bytes_per_cycle": 96.0, "sm_write_bytes_per_cycle": 36.0},
+        "xbar": {"sm_read_bytes_per_cycle": 40.0, "sm_write_bytes_per_cycle": 36.0},
     },
     "small caches": {"l2": {"capacity_bytes": 6144, "write_back_queue_bytes": 2048.0}, "l1": {"unified_bytes": 238_000}},
     "smaller caches": {"l2": {"capacity_bytes": 1536, "write_back_queue_bytes": 512.0}, "l1": {"unified_bytes": 235_000}},

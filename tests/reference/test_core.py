@@ -20,25 +20,25 @@ from .programs import BEYOND, case, gpu_with
 GPUS = ("a100_sxm_80gb", "h100_sxm", "h200_sxm")
 
 MODELLED = {
-    "device": """num_sms compute_capability max_threads_per_sm max_warps_per_sm max_ctas_per_sm smem_per_sm_bytes
-        smem_per_cta_bytes smem_reserved_per_cta_bytes smem_allocation_bytes smem_carveout_bytes
+    "device": """num_sms compute_capability max_threads_per_sm max_ctas_per_sm smem_per_sm_bytes
+        smem_reserved_per_cta_bytes smem_allocation_bytes smem_carveout_bytes
         max_cluster_size features""",
     "hbm": "sustained_read_gb_per_s sustained_write_gb_per_s latency_ns sm_gb_per_s",
     "l2": """capacity_bytes num_slices slice_bytes_per_cycle sustained_fraction partition_capacity_fraction dirty_fraction
         evict_first_fraction evict_last_fraction near_latency_cycles write_back_queue_bytes""",
-    "xbar": "sm_read_bytes_per_cycle sm_write_bytes_per_cycle write_bytes_per_cycle gpc_write_bytes_per_cycle",
+    "xbar": "sm_read_bytes_per_cycle sm_write_bytes_per_cycle gpc_write_bytes_per_cycle",
     "l1": """unified_bytes hit_latency_cycles tag_lines_per_cycle requests_per_cycle wavefronts_per_cycle outstanding_bytes
         queue_cycles""",
     "smem": "wavefronts_per_cycle load_latency_cycles atomic_latency_cycles",
-    "register_file": "num_registers max_registers_per_thread allocation_unit num_partitions",
-    "tma": """latency_cycles box_cycles row_cycles bytes_per_cycle max_queued_boxes issue_cycles store_box_cycles
+    "register_file": "num_registers max_registers_per_thread allocation_unit",
+    "tma": """latency_cycles row_cycles bytes_per_cycle max_queued_boxes issue_cycles store_box_cycles
         store_latency_cycles group_wait_cycles""",
     "dsmem": """latency_cycles bytes_per_cycle one_way_cycles serve_fraction cluster_barrier_cycles
         cluster_barrier_cta_cycles""",
     "warp_scheduler": """num_schedulers fp32_lanes int32_lanes mufu_lanes shuffle_lanes shuffle_cycles dependent_cycles
         bank_reads_per_cycle barrier_base_cycles fence_cycles bar_arrive_cycles gpu_fence_cycles""",
     "tensor_core": """mma_sync_flops_per_cycle mma_sync_latency_cycles mma_sync_min_interval_cycles wgmma_flops_per_cycle
-        wgmma_smem_wavefronts_per_cycle wgmma_overhead_cycles wgmma_latency_cycles wgmma_max_groups num_sub_cores""",
+        wgmma_smem_wavefronts_per_cycle wgmma_overhead_cycles wgmma_latency_cycles wgmma_max_groups""",
     "mbarrier": "arrive_cycles try_wait_cycles wake_cycles one_lane_try_wait_cycles",
     "dispatcher": """launch_cycles dispatch_cycles_per_cta cta_start_cycles cta_exit_cycles retire_cycles_per_cta
         cluster_retire_cycles_per_cta cluster_start_cycles drain_cycles store_end_cycles""",
@@ -62,7 +62,7 @@ WITHOUT_EFFECT = {
     "clock": """min_mhz power_limit_w single_power_w single_power_delay_us idle_power_w voltage_slope tensor_pj_per_flop
         tensor_zeros_fraction mma_sync_extra_fraction tensor_mhz tensor_burst_mhz_us tensor_rest_us tensor_min_mhz
         load_line_mhz_per_w fp32_pj_per_flop smem_pj_per_byte l2_pj_per_byte l2_zeros_fraction bulk_pj_per_byte
-        fill_pj_per_byte bulk_zeros_fraction hbm_pj_per_byte hbm_zeros_fraction sm_busy_w""",
+        fill_pj_per_byte hbm_pj_per_byte hbm_zeros_fraction sm_busy_w""",
 }
 """What says nothing where all of ``CORE_OFF`` is off, and the clock is given."""
 

@@ -384,7 +384,7 @@ def test_the_limit_steps_where_one_more_cta_fits() -> None:
     assert per_sm == sorted(per_sm, reverse=True)
     assert per_sm[-1] == 0  # 255 registers of 384 threads are more than an SM has
     with pytest.raises(LaunchError):
-        plot_occupancy(made, replace(H200, device=replace(H200.device, smem_per_cta_bytes=1024)))
+        plot_occupancy(made, replace(H200, device=replace(H200.device, smem_per_sm_bytes=2048)))
 
 
 # ---------------------------------------------------------------------------------------------- threads and values

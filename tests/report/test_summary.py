@@ -22,12 +22,13 @@ from gpusim.simulate.result import DOCUMENT, Result
 
 KERNELS = (
     "gemm --m 512 --n 512 --k 512",
-    "gemm --m 512 --n 512 --k 512 --schedule warp_specialized --persistent",
+    "gemm --m 512 --n 512 --k 512 --schedule warp_specialized --persistent --tile 128x128x64",
     "gemm --m 500 --n 510 --k 520 --batch 2 --schedule pingpong --tile 64x128x64",
     "gemm --m 256 --n 256 --k 2048 --split-k 2 --tile 128x128x64",
-    "gemm --m 256 --n 256 --k 2048 --split-k 2 --split-k-mode second_kernel --clock sustained --l2 warm --data zeros",
+    "gemm --m 256 --n 256 --k 2048 --tile 64x64x64 --split-k 2 --split-k-mode second_kernel --clock sustained --l2 warm "
+    "--data zeros",
     "gemm --m 256 --n 256 --k 256 --schedule multistage --copy cp_async --math mma_sync --swizzle none --tile 128x128x32",
-    "gemm --m 256 --n 256 --k 256 --math fma --dtype fp32",
+    "gemm --m 256 --n 256 --k 256 --math fma --dtype fp32 --tile 64x64x16",
     "elementwise --elements 1048576 --op add",
     "transpose --m 512 --n 512 --smem naive",
     "softmax --rows 512 --columns 1024",

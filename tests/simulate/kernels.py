@@ -129,4 +129,5 @@ def miss_cycles(num_bytes: float, gpu: GpuSpec = TOY) -> float:
 
 def store_cycles(num_bytes: float, gpu: GpuSpec = TOY) -> float:
     """Until the last byte of a store has left the SM."""
-    return num_bytes / min(gpu.xbar.write_bytes_per_cycle, gpu.xbar.sm_write_bytes_per_cycle)
+    slices = gpu.l2.num_slices * gpu.l2.slice_bytes_per_cycle * gpu.l2.sustained_fraction
+    return num_bytes / min(slices, gpu.xbar.sm_write_bytes_per_cycle)

@@ -33,8 +33,8 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("softmax", {"rows": 512, "columns": 1024}), ("layer_norm", {"rows": 512, "columns": 1024}),
     ("reduction", {"rows": 512, "columns": 4096}), ("smem_copy", {"m": 512, "n": 1024}),
 ]
-SEEDS, DRAWS = 20, int(os.environ.get("GPUSIM_BOUND_DRAWS", "15"))
-"""Three hundred launches; with 50 draws they are a thousand."""
+SEEDS, DRAWS = 20, int(os.environ.get("GPUSIM_BOUND_DRAWS", "10"))
+"""Two hundred launches; with 50 draws they are a thousand."""
 
 CODE = NO_CODE.replaced(mainloop={"chain_cycles": 80.0})
 SOMETIMES: list[tuple[str, tuple[Any, ...], float]] = [

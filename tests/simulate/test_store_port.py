@@ -24,7 +24,7 @@ def copy_cycles(
 ) -> float:
     """Of a TMA load of so many lines that L2 has, behind a store that another role has begun."""
     gpu = changed(xbar={
-        "store_in_flight_bytes": held, "sm_write_bytes_per_cycle": RATE, "write_bytes_per_cycle": 100 * RATE,
+        "store_in_flight_bytes": held, "sm_write_bytes_per_cycle": RATE,
         "request_interval_packets": turns, "request_wait_per_efold_fraction": more,
     })  # fmt: skip
 

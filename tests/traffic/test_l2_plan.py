@@ -85,6 +85,12 @@ def test_stores_leave_for_what_capacity_lacks_and_are_never_fetched() -> None:
     assert traffic([0, 1, 2, 3], [0, 0, 1, 1], capacity=4 * KIB, is_write=True).written_back_fraction == 0.0
 
 
+@pytest.mark.parametrize("waves", [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3]])
+def test_a_warm_launch_s_stores_leave_alike_however_many_waves_it_has(waves: list[int]) -> None:
+    for capacity, left in ((4 * KIB, 0.0), (3.9 * KIB, 1.0)):
+        assert traffic([0, 1, 2, 3], waves, capacity=capacity, is_write=True, is_warm=True).written_back_fraction == left
+
+
 def test_tensors_take_room_from_one_another() -> None:
     footprints = [
         FootprintRow(

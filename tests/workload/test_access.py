@@ -17,17 +17,9 @@ from gpusim.errors import KernelError, LayoutError
 from gpusim.evidence.validate.microbenchmark_programs import strided_addresses
 from gpusim.layout import Swizzle, swizzle_mode
 from gpusim.workload.atoms import mma_sync, wgmma
-from gpusim.workload.dtypes import BF16, FP8, FP32, FP64, INT8, TF32, DType
+from gpusim.workload.dtypes import BF16, FP8, FP32, INT8, TF32, DType
 from gpusim.workload.gmem.global_access import TAG_HASHES, global_access, tag_hash_of, tag_wavefronts
-from gpusim.workload.operands import (
-    OperandTile,
-    cp_async_fill,
-    epilogue_store,
-    ldmatrix_reads,
-    shared_vector_reads,
-    stmatrix_writes,
-    tma_boxes,
-)
+from gpusim.workload.operands import OperandTile, cp_async_fill, epilogue_store, ldmatrix_reads, stmatrix_writes, tma_boxes
 from gpusim.workload.smem.access import AccessPattern, data_wavefronts, lane_groups, loop_rounds, wavefronts
 from gpusim.workload.smem.smem_ops import SMEM_OPS
 from gpusim.workload.smem.wgmma_operands import wgmma_wavefronts
@@ -751,50 +743,6 @@ def test_stmatrix_refuses_what_it_cannot_store() -> None:
         stmatrix_writes(64, 64, FP32)
     with pytest.raises(LayoutError, match="tile_m=40 is no multiple of 16: use 48"):
         stmatrix_writes(40, 64, BF16)
-
-
-def test_a_warp_of_4_by_8_lanes_reads_a_by_broadcast_and_b_two_ways_in_conflict() -> None:
-    """Eight floats a lane, blocked: B's eight lanes of a phase are 32 bytes apart, A's are one address."""
-    a = shared_vector_reads(num_coords=4, lanes_per_coord=8, elements_per_thread=8)
-    b = shared_vector_reads(num_coords=8, lanes_per_coord=1, elements_per_thread=8)
-    assert (a.num_requests, a.num_wavefronts) == (2, 2 * 2)  # neighbours share an address, so that phases merge
-    assert (b.num_requests, b.num_wavefronts) == (2, 2 * 4 * 2)
-    assert a.num_bytes == b.num_bytes == 32 * 8 * 4
-
-
-def test_vectors_apart_do_not_conflict() -> None:
-    b = shared_vector_reads(num_coords=8, lanes_per_coord=1, elements_per_thread=8, is_blocked=False)
-    assert b.num_wavefronts == 2 * 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"num_coords": 3, "lanes_per_coord": 8, "elements_per_thread": 4}, "do not divide a warp"),
-        ({"num_coords": 8, "lanes_per_coord": 8, "elements_per_thread": 4}, "do not divide a warp"),
-        (
-            {"num_coords": 8, "lanes_per_coord": 4, "elements_per_thread": 6},
-            "no full vectors of 16 bytes: use 8",
-        ),
-        (
-            {"num_coords": 8, "lanes_per_coord": 4, "elements_per_thread": 6, "vector_bytes": 12},
-            "use 4, 8 or 16",
-        ),
-        (
-            {
-                "num_coords": 8,
-                "lanes_per_coord": 4,
-                "elements_per_thread": 6,
-                "vector_bytes": 4,
-                "dtype": FP64,
-            },
-            "fp64",
-        ),
-    ],
-)
-def test_fragments_that_no_vector_load_reads_are_refused(arguments: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(LayoutError, match=sentence):
-        shared_vector_reads(**arguments)
 
 
 def test_a_fragment_store_uses_half_of_each_sector_at_16_bits_and_all_at_32() -> None:

@@ -24,7 +24,7 @@ def limiter(highest_mhz: float, values: Mapping[str, float]) -> PowerLimiter:
         "load_line_mhz_per_w", "l2_clock_coupling_fraction", "mma_sync_extra_fraction", "smem_pj_per_byte",
         "fp32_pj_per_flop", "bulk_pj_per_byte", "fill_pj_per_byte",
     ), 0.0)  # fmt: skip
-    off |= {"min_mhz": 0.1 * highest_mhz, "bulk_zeros_fraction": 1.0}
+    off["min_mhz"] = 0.1 * highest_mhz
     off |= dict.fromkeys(("tensor_mhz", "tensor_min_mhz"), highest_mhz)
     tensor = {name.partition(".")[2]: value for name, value in values.items() if "." in name}
     others: dict[str, Any] = off | {name: value for name, value in values.items() if "." not in name}

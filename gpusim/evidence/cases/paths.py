@@ -54,6 +54,7 @@ def sass_figures(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads((kernel_folder(name) / "sass.toml").read_text(encoding="utf-8"))
 
 
+@cache
 def held_out_families() -> frozenset[str]:
     """Families that ``validation/first/held_out.toml`` names."""
     path = kernels_dir().parent / "validation" / "first" / "held_out.toml"

@@ -63,8 +63,6 @@ MOST_PATHS = 24
 """Paths that are tried for stores."""
 NEAR_BYTES = 66 << 10
 """Bytes of code that a launch brings along. Source: ``kernels/cold_launch``."""
-SLICE_K = 16
-"""K extent of a slice of mma.sync, in elements of 16 bits."""
 
 
 def code_in_file(text: str, *, epilogue: str = "direct") -> CompiledCode:

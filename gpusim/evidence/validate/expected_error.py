@@ -14,6 +14,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -197,7 +198,11 @@ def _with_derived(kernel: str, params: Mapping[str, Any] | None) -> Mapping[str,
 
 
 def _measured() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    path = kernels_dir().parent / "validation" / "held_out.toml"
+    return _read(kernels_dir().parent / "validation" / "held_out.toml")
+
+
+@cache
+def _read(path: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

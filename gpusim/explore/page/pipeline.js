@@ -28,7 +28,7 @@
   function busyShares(launch, given, told) {
     const { end_cycle: cycles, link_busy_cycles } = told.named("totals"), ofAll = cycles * launch.num_sms;
     const counted = told.named("counters"), planned = launch.planned_dram_bytes;
-    const { sm_read_bytes_per_cycle, write_bytes_per_cycle } = given.named("constants_xbar");
+    const { sm_read_bytes_per_cycle } = given.named("constants_xbar");
     const { wire_bytes_per_cycle, write_cost } = given.named("constants_hbm");
     const slices = sum(given.rows("partitions").map((row) => row.slices_bytes_per_cycle));
     const [asked, carried, read, written] = ["asked", "carried", "read", "write"].map((way) => counted[`xbar.${way}_bytes`]);
@@ -37,7 +37,7 @@
     const shares = {
       tensor: counted["tensor_core.busy_cycles"] / ofAll, sm_intake: read / (sm_read_bytes_per_cycle * ofAll),
       l2: asked ? read * carried / asked / (slices * cycles) : 0, l2_link: link_busy_cycles / cycles,
-      store: written / (write_bytes_per_cycle * cycles),
+      store: written / (slices * cycles),
       hbm: (fromHbm + toHbm * write_cost) / (wire_bytes_per_cycle * cycles),
     };
     const names = records.numbers.sm_totals, ofSms = told.numbers("sm_totals");

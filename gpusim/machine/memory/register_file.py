@@ -15,8 +15,6 @@ class RegisterFileSpec:
     """Most registers of a thread (vendor)."""
     allocation_unit: int
     """Granularity of a warp's register allocation, in registers of 32 bits (vendor)."""
-    num_partitions: int
-    """Sub-cores of an SM, each with an equal part of the register file (vendor)."""
 
 
 def registers_per_warp(spec: RegisterFileSpec, registers_per_thread: int) -> int:

@@ -14,8 +14,6 @@ class TmaSpec:
     latency_cycles: float = field(metadata=idealized(latency=0.0))
     """Extra latency of a copy over a load from the same level, until its mbarrier phase completes; may be negative
     (copy_rate)."""
-    box_cycles: float = field(metadata=idealized(tma=0.0))
-    """Engine time of a loaded box, in addition to its rows (copy_rate)."""
     row_cycles: float = field(metadata=idealized(tma=0.0))
     """Engine time of a box row, or of each of its requests; wide rows take their bytes' time instead (copy_rate)."""
     bytes_per_cycle: float = field(metadata=idealized(tma=INFINITE))

@@ -16,8 +16,6 @@ class XbarSpec:
     """Highest read bandwidth of one SM from L2 (copy_rate)."""
     sm_write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
     """Highest write bandwidth of one SM to L2 (memory_bandwidth)."""
-    write_bytes_per_cycle: float = field(metadata=idealized(l2=INFINITE))
-    """Highest write bandwidth of all SMs to L2 (guess)."""
     store_in_flight_bytes: float
     """Bytes of stores that have left an SM and are in flight to L2, at most (epilogue_pieces)."""
     line_request_bytes: float

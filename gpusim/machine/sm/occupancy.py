@@ -64,13 +64,12 @@ def occupancy(gpu: GpuSpec, *, kernel: str, num_threads: int, registers_per_thre
         raise LaunchError(f"{kernel}: {smem_bytes} bytes of shared memory, a CTA has at most {limits.smem_per_cta_bytes}")
     unit = limits.smem_allocation_bytes
     cta_smem = -(-(smem_bytes + limits.smem_reserved_per_cta_bytes) // unit) * unit
-    partition = registers.num_registers // registers.num_partitions
-    warps_per_partition = partition // registers_per_warp(registers, registers_per_thread)
-    partitions = registers.num_partitions
+    sub_cores = gpu.warp_scheduler.num_schedulers
+    warps_each = registers.num_registers // sub_cores // registers_per_warp(registers, registers_per_thread)
     # a lone CTA must fit with its warps rounded up to all sub-cores; several CTAs are counted by warps
-    fits_alone = -(-num_warps // partitions) <= warps_per_partition
+    fits_alone = -(-num_warps // sub_cores) <= warps_each
     admitted: dict[Limit, int] = {
-        "registers": warps_per_partition * partitions // num_warps if fits_alone else 0,
+        "registers": warps_each * sub_cores // num_warps if fits_alone else 0,
         "smem": limits.smem_per_sm_bytes // cta_smem,
         "threads": limits.max_threads_per_sm // num_threads,
         "warps": limits.max_warps_per_sm // num_warps,

@@ -48,11 +48,6 @@ class TensorCoreSpec:
     """Unfinished wgmma of several warpgroups before the next issue stalls; a lone warpgroup does not stall (ring_math)."""
     wgmma_min_free_wavefronts: float = 0.0
     """Wavefronts of other accesses that pass per wgmma whose operands leave no free cycle (wgmma_rate)."""
-    wgmma_conflict_load_cycles: float = 0.0
-    """Extra time per wavefront of a load with bank conflicts during operand reads, beyond the wait for a free cycle
-    (wgmma_rate)."""
-    num_sub_cores: int
-    """Sub-cores of an SM, each with one tensor core (vendor)."""
 
     def wgmma_cycles(self, *, rate_class: str, num_flops: float, num_wavefronts: float) -> float:
         """Tensor-core cycles of one wgmma: the longest of math, operands and minimum, and the overhead."""

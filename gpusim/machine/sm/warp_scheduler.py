@@ -21,7 +21,7 @@ class WarpSchedulerSpec:
     """Warp schedulers of an SM, their math lanes, barriers and fences."""
 
     num_schedulers: int
-    """Number of warp schedulers of an SM (vendor)."""
+    """Sub-cores of an SM, each with a warp scheduler, a tensor core and an equal part of the registers (vendor)."""
     fp32_lanes: int
     """FP32 lanes of an SM (math_rate)."""
     int32_lanes: int

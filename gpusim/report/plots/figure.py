@@ -63,6 +63,7 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
         GpusimError: the suffix is unknown, or ``path`` cannot be written.
         OSError: the file cannot be written.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     with settings():
@@ -74,11 +75,12 @@ def picture_of(figure: Any, alt: str, path: str | Path | None = None, *, dpi: in
     def render(kind: str) -> bytes:
         written = BytesIO()
         with settings():
-            if kind == "svg":
+            if kind == "svg":  # savefig would draw it twice
                 canvas: Any = FigureCanvasSVG(figure)
-                canvas.print_svg(written, metadata={"Date": None})  # savefig would draw it twice
+                canvas.print_svg(written, metadata={"Date": None})
             else:
-                figure.savefig(written, format=kind, dpi=dpi, metadata={"Software": None, "Description": alt})
+                canvas = FigureCanvasAgg(figure)
+                canvas.print_png(written, metadata={"Software": None, "Description": alt})
         return written.getvalue()
 
     return made(Picture(alt, render), path)

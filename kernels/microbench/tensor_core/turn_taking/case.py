@@ -413,7 +413,7 @@ def _waits(config: Row, gpu: GpuSpec) -> dict[str, float]:
         yield ops.RangeEnd()
         yield ops.WgmmaWaitGroup(0)
 
-    return {"step_cycles": _simulated(max(8, n), gpu, {"only": program})["only"] / TWIN_STEPS}
+    return {"step_cycles": _simulated(max(8, n), gpu, {"only": program}, num_ends=TWIN_STEPS)["only"] / TWIN_STEPS}
 
 
 def _ready(n: int, idx: int) -> Iterator[Any]:
@@ -428,12 +428,15 @@ def _math(n: int, idx: int) -> Iterator[Any]:
     yield ops.WgmmaCommitGroup()
 
 
-def _simulated(n: int, gpu: GpuSpec, programs: Mapping[str, Any]) -> dict[str, float]:
+def _simulated(n: int, gpu: GpuSpec, programs: Mapping[str, Any], *, num_ends: int = 1) -> dict[str, float]:
+    """Cycles of each role's ranges; ``num_ends`` arrivals end a phase of ``end_turn``."""
     made = Launch(
         kernel="turn_taking", num_ctas=1, num_tiles=1,
         roles=tuple(WarpRole(name=name, num_warps=4, program=program) for name, program in programs.items()),
         buffers=(Buffer(name="operands", stage_bytes=(M + n) * K * 2, num_stages=2),),
-        mbarriers=tuple(Mbarrier(name=name, num_arrivals=1, num_stages=2) for name in ("math_turn", "end_turn")),
+        mbarriers=tuple(
+            Mbarrier(name=name, num_arrivals=num, num_stages=2) for name, num in (("math_turn", 1), ("end_turn", num_ends))
+        ),
         registers_per_thread=168, math_class="16bit", num_flops=2 * M * n * K,
     )  # fmt: skip
     return {name: sum(cycles) for name, cycles in range_cycles(made, gpu).items()}

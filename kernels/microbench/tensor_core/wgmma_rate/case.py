@@ -615,19 +615,8 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
         and int(row["traffic_gap"]) <= GREEDY_GAP and row.get("traffic_wavefronts_per_cycle") and row.get("cycles_each")
         and pace.operands(row) >= pace.arithmetic(row)
     ]  # fmt: skip
-    switches = [
-        1.0 / float(row["traffic_wavefronts_per_cycle"]) - 1.0 / (1.0 - _wavefronts(row) / float(row["cycles_each"]))
-        for row in rows
-        if row["question"] == "traffic" and row["num_warpgroups"] == "1" and int(row["traffic_ways"]) > 1
-        and row["traffic_gap"] == "0" and row.get("traffic_wavefronts_per_cycle") and row.get("cycles_each")
-        and int(row["n"]) >= LEAST_N and pace.operands(row) < pace.arithmetic(row)
-    ]  # fmt: skip
     return medians({
         **found,
-        "tensor_core.wgmma_conflict_load_cycles": (
-            switches,
-            "loads with conflicts beside wgmma from n = 64 on: cycles a wavefront less those that operands leave, median",
-        ),
         "tensor_core.wgmma_min_free_wavefronts": (
             between, "loads without conflicts beside ss up to n = 64, wavefronts a wgmma: median"
         ),

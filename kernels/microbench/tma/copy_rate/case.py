@@ -911,29 +911,6 @@ def fastest_rings(rows: Sequence[Mapping[str, str]], inner_bytes: int) -> dict[i
     return found
 
 
-MOST_QUEUED = 8
-"""Copies of a train that are issued at once."""
-
-
-def _box_cycles(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:
-    """(rows of a box, cycles that a box more takes) of trains of narrow boxes, between the shortest and the longest.
-
-    Sixty-four rows and more, so that the engine takes longer than the issue, and more slices are no farther.
-    """
-    trains: dict[tuple[str, ...], list[tuple[int, float]]] = {}
-    for row in rows:
-        is_narrow = row["kernel"] == "train_load_2d" and row["inner_bytes"] in ("16", "32", "64") and Row.of(row).rows >= 64
-        if is_narrow and int(row["num_copies"]) <= MOST_QUEUED and row.get("cycles"):
-            shape = (row["inner_bytes"], row["outer"], row["swizzle"])
-            trains.setdefault(shape, []).append((int(row["num_copies"]), _number(row, "cycles")))
-    found = []
-    for (_, outer, _), lengths in trains.items():
-        (first, least), (last, most) = min(lengths), max(lengths)
-        if last > first:
-            found.append((int(outer), (most - least) / (last - first)))
-    return found
-
-
 def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     """What the TMA unit and cp.async take to issue, for a row, for a box, and beyond a store's bytes; as the rows tell.
 
@@ -955,9 +932,6 @@ def fit(rows: Sequence[Mapping[str, str]]) -> list[Fitted]:
     if 64 in narrow:
         row_cycles = narrow[64] / 64
         found += fitted("tma.row_cycles", [row_cycles], "fastest rings of 64 rows of 16 bytes: cycles a box over 64")
-        boxes = [box - num_rows * row_cycles for num_rows, box in _box_cycles(rows)]
-        how = "trains of boxes of 64 rows of 16 to 64 bytes and more: cycles a box beyond its rows, median, 0 at least"
-        found += fitted("tma.box_cycles", [max(0.0, float(np.median(boxes)))] if boxes else [], how)
     large = [num * 128 / cycles for num, cycles in wide.items() if num >= 64]
     found += fitted("tma.bytes_per_cycle", large, "fastest rings of boxes of 8 KiB and more: bytes over cycles")
     found += _fit_cp_async(rows)

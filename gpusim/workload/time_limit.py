@@ -1,10 +1,10 @@
 """Time limit of a role's program between two ops: a program that loops and yields nothing is ended.
 
-In: the role that is traced. Out: an error with the role and the number of its op.
+In: the role whose program runs. Out: an error with the role and the number of its op.
 
 Models:
 
-* A thread looks every second whether the role has recorded an op. After some seconds of work without one it raises an
+* A thread looks every second whether the role has another op. After some seconds of work without one it raises an
   exception in the tracing thread.
 
 Ignores:
@@ -19,9 +19,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from gpusim.errors import LaunchError
-from gpusim.program.role_rows import RoleRows
 
 LOOK_S = 1.0
 """Seconds between two looks."""
@@ -33,12 +33,22 @@ class _SilentError(BaseException):
     """The time is over. No program catches it by ``except Exception``."""
 
 
+class WatchedRole(Protocol):
+    """What is watched of a role."""
+
+    who: str
+
+    @property
+    def num_ops(self) -> int:
+        """Number of ops so far."""
+
+
 class Watched:
-    """Role that is traced at present, and whether its time is over."""
+    """Role whose program runs at present, and whether its time is over."""
 
     def __init__(self) -> None:
         """Begin without a role."""
-        self.role: RoleRows | None = None
+        self.role: WatchedRole | None = None
         self.is_raised = False
         self._thread = threading.get_ident()
         self._is_over = threading.Event()
@@ -49,7 +59,7 @@ class Watched:
         before, looks, began = None, 0, time.process_time()
         while not self._is_over.wait(LOOK_S):
             role = self.role
-            found = (role, len(role.rows)) if role is not None else None
+            found = (role, role.num_ops) if role is not None else None
             if found is None or found != before:
                 before, looks, began = found, 0, time.process_time()
                 continue
@@ -70,7 +80,7 @@ class Watched:
 
 @contextmanager
 def time_limit() -> Iterator[Watched]:
-    """Watch the roles that are traced.
+    """Watch the roles whose programs run.
 
     Raises:
         LaunchError: a role has yielded nothing for too long.
@@ -88,6 +98,6 @@ def time_limit() -> Iterator[Watched]:
         role = watched.role
         assert role is not None
         raise LaunchError(
-            f"{role.who} has yielded nothing for {MOST_LOOKS * LOOK_S:.0f} s before op {len(role.rows) + 1}: end its loop, "
+            f"{role.who} has yielded nothing for {MOST_LOOKS * LOOK_S:.0f} s before op {role.num_ops + 1}: end its loop, "
             "or compute before the launch what takes so long"
         ) from None
