@@ -92,7 +92,6 @@ bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss
     }
   }
   bool has_copy = num_partitions_ == 1 || copies[partition].is_held;
-  bool is_missing = !has_copy || !homes[partition].is_held;
   loss->memory[partition] = homes[partition].is_held ? 0.0 : share;
   if (num_partitions_ > 1) loss->memory[other] = has_copy || homes[other].is_held ? 0.0 : share;
   for (uint32_t each = 0; each < num_partitions_; each++)
@@ -101,7 +100,7 @@ bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss
   if (num_partitions_ > 1) touch(&copies[partition], partition, of_one);
   if (!has_copy) touch(&homes[other], other, of_one);
   loss->is_of_reader = true;
-  return is_missing;
+  return !has_copy || loss->memory[partition] != 0.0;
 }
 
 void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
