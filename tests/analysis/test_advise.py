@@ -59,7 +59,7 @@ def test_a_small_problem_in_parts_is_rated_by_what_simulate_says_of_both_kernels
 
 
 def test_the_document_is_for_tuners(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["advise", "gemm", "--gpu", "h200_sxm", "--m", "512", "--n", "512", "--k", "512"]
+    words = ["advise", "gemm", "--gpu", "h200_sxm", "--m", "512", "--n", "512", "--k", "512", "--l2", "stored"]
     assert main([*words, "--top", "3", "--json", "-"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)

@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from gpusim import load_gpu, simulate
+from gpusim.kernel_models import KERNEL_MODELS
 from gpusim.workload import ops
 from gpusim.workload.launch import RoleContext
 
-from .kernels import changed, contiguous, role, run
+from .kernels import TOY, changed, contiguous, role, run
 
+H200 = load_gpu("h200_sxm")
 TILE_BYTES, SMALL_BYTES = 1 << 14, 1 << 10
 NEAR, FAR = 0, 2
 """CTAs, one an SM: of the first partition, and of the other one."""
@@ -84,3 +87,26 @@ def test_what_crosses_does_not_depend_on_whether_memory_still_gives_the_lines_at
     small = SMALL_BYTES / TILE_BYTES
     is_first = later < 700  # the other partition asks first: its lines take the place of the near copy
     assert found == (1.0 + 0.5 * small + 0.5 * (1 + is_first), 2.0 + small + 0.5, 0.0)
+
+
+# ------------------------------------------------------------------------------------- what the launch before stored
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_quarter_of_what_the_launch_before_stored_crosses(is_planned: bool) -> None:
+    """Half of the SMs are of the other partition, and read half of the lines from there; half of all stores cross, too."""
+    launch = KERNEL_MODELS["elementwise"].params.model_validate({"op": "scale", "elements": 1 << 20}).launch(H200)
+    launch = launch if is_planned else replace(launch, footprints=())
+    warm, stored = (simulate(launch, H200, l2=l2).counters for l2 in ("warm", "stored"))
+    crosses, reads, writes = (
+        f"lts__t_sectors_srcunit_{name}.sum" for name in ("ltcfabric", "tex_op_read", "tex_op_write")
+    )  # fmt: skip
+    assert warm[crosses] == warm[writes] / 2
+    assert stored[crosses] - warm[crosses] == pytest.approx(stored[reads] / 4, rel=0.05)
+    assert warm["dram__bytes_read.sum"] == stored["dram__bytes_read.sum"] == 0.0
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_on_one_partition_what_was_stored_is_what_was_read(is_planned: bool) -> None:
+    launch = KERNEL_MODELS["elementwise"].params.model_validate({"elements": 1 << 14}).launch(TOY)
+    launch = launch if is_planned else replace(launch, footprints=())
+    warm, stored = (simulate(launch, TOY, l2=l2) for l2 in ("warm", "stored"))
+    assert warm.cycles == stored.cycles and warm.counters == stored.counters
