@@ -70,11 +70,14 @@ TileState* L2::look_up(const MemoryRequest& request, uint32_t partition) {
   }
   if (!is_missing && input.launch->is_stored != 0.0 && tile->wave < 0 &&
       residency_.is_planned(request.tensor)) {
-    uint32_t storer = residency_.next_storer();
     tile->wave = request.wave;
     tile->is_of_launch_before = tile->has_loss = true;
     tile->loss = Loss{{0.0, 0.0}, {input.l2->far_share, input.l2->far_share}, false};
-    tile->partitions = uint8_t(1u << storer);
+    tile->partitions = uint8_t(1u << residency_.next_storer());
+  }
+  if (tile->is_filling && loss.is_of_reader && loss.crossing[partition] > 0.0) {
+    tile->partitions &= uint8_t(~(1u << partition));  // its copy has left, or was never there
+    tile->loss.crossing[partition] = loss.crossing[partition];
   }
   if (!is_missing || tile->is_filling) return tile;
   if (!residency_.is_planned(request.tensor))
@@ -309,6 +312,7 @@ Completion* L2::store(const MemoryRequest& request, Completion* done, double num
   } else {
     uint32_t partition = uint32_t(input.sms[request.sm].partition);
     leaving = residency_.stored(request, partition, num_distinct_bytes);
+    if (TileState* tile = tiles_.get(request.tile)) tile->partitions |= uint8_t(1u << partition);
     counters.l2.unplanned_write_back_bytes += leaving;
   }
   return leaving != 0.0 ? write_back(leaving, request.tensor, done) : done;

@@ -92,15 +92,15 @@ bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss
     }
   }
   bool has_copy = num_partitions_ == 1 || copies[partition].is_held;
-  bool is_missing = !has_copy || !homes[partition].is_held;
   loss->memory[partition] = homes[partition].is_held ? 0.0 : share;
   if (num_partitions_ > 1) loss->memory[other] = has_copy || homes[other].is_held ? 0.0 : share;
-  for (uint32_t each = 0; each < num_partitions_; each++) loss->crossing[each] = has_copy ? 0.0 : 1.0 - share;
+  for (uint32_t each = 0; each < num_partitions_; each++)
+    loss->crossing[each] = copies[each].is_held ? 0.0 : 1.0 - share;
   touch(&homes[partition], partition, of_one);
   if (num_partitions_ > 1) touch(&copies[partition], partition, of_one);
   if (!has_copy) touch(&homes[other], other, of_one);
   loss->is_of_reader = true;
-  return is_missing;
+  return !has_copy || loss->memory[partition] != 0.0;
 }
 
 void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
@@ -120,7 +120,8 @@ void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
     gone->is_held = false;
     gone->was_evicted = true;
     kept.num_bytes -= gone->held_bytes;
-    if (gone == &gone->tile->homes[partition]) drop_copies(gone->tile, 1 - partition);
+    if (gone == &gone->tile->copies[partition]) continue;  // the dirty lines are those at home
+    drop_copies(gone->tile, 1 - partition);
     evicted_bytes_ += clean(gone->tile);
   }
 }

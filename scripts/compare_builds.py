@@ -34,7 +34,7 @@ from gpusim.simulate.buffers import read_buffer  # noqa: E402
 from gpusim.simulate.idealize import idealize  # noqa: E402
 from gpusim.simulate.pack import pack, trace_plan  # noqa: E402
 from gpusim.simulate.plan import plan_launch  # noqa: E402
-from gpusim.simulate.settings import L2State, Settings  # noqa: E402
+from gpusim.simulate.settings import IN_L2, L2State, Settings  # noqa: E402
 from gpusim.simulate.wasm_module import MODULE, EngineModule, EngineRun  # noqa: E402
 from gpusim.units import Clock  # noqa: E402
 from gpusim.workload.launch import Launch  # noqa: E402
@@ -82,7 +82,7 @@ def packed(launch: Launch, gpu: GpuSpec, *, mhz: float, l2: L2State = "cold", id
         GpusimError: it cannot be run.
     """
     chosen = frozenset(ideals)
-    plan = plan_launch(launch, idealize(gpu, chosen), is_warm=l2 == "warm")
+    plan = plan_launch(launch, idealize(gpu, chosen), is_warm=l2 in IN_L2)
     settings = Settings(l2=l2, ideals=chosen, recorded_sms="first", max_events=MOST_EVENTS, keeps_trace=True)
     return pack(plan, trace_plan(plan), Clock(sm_mhz=mhz), settings)
 

@@ -20,6 +20,7 @@ from gpusim.report.library_words import LIBRARIES, library_gap, library_words
 from gpusim.simulate.lower_bound import lower_bound
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
+from gpusim.simulate.settings import IN_L2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ def advise(
         raise KernelError(f"advise: {library} has none of the configurations: {gap}")
     launch = resolved.launch(gpu)
     result = simulate(launch, gpu, **settings)
-    bound = lower_bound(launch, gpu, is_cold=settings.get("l2") != "warm")
+    bound = lower_bound(launch, gpu, is_cold=settings.get("l2") not in IN_L2)
     path = max(bound.paths, key=lambda name: bound.paths[name].at(result.sm_clock_mhz))
     change, saves = _change(asked, resolved, result, gpu, settings, is_allowed)
     return Advice(

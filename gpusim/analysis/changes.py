@@ -34,6 +34,7 @@ from gpusim.report.advice import MOST_STEPS, options_in
 from gpusim.simulate.plan import check
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
+from gpusim.simulate.settings import IN_L2
 from gpusim.simulate.wasm_module import EngineRun
 from gpusim.workload.launch import Launch
 
@@ -294,7 +295,7 @@ def _screened(
     config = asked.row.resolve(asked, gpu)
     if not isinstance(config, GemmConfig) or settings.get("core_only"):
         return {}
-    is_warm = settings.get("l2", "cold") == "warm"
+    is_warm = settings.get("l2") in IN_L2
     trial = Trial.of(config, gpu, is_warm=is_warm)
     mhz = trial.clock_mhz()
     rate = partial(_rated, gpu=gpu, is_warm=is_warm, mhz=mhz)

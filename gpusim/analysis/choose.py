@@ -38,6 +38,7 @@ from gpusim.kernel_models.options import KernelParams
 from gpusim.kernel_models.sweep_values import AUTO, values_of
 from gpusim.machine.config import GpuSpec
 from gpusim.report.number_format import option_words
+from gpusim.simulate.settings import IN_L2
 
 FIRST_BUDGET, VARIANT_BUDGET, LAST_BUDGET = 80_000.0, 45_000.0, 45_000.0
 """Work units for tiles, for variants of the best tiles, and for the last comparison."""
@@ -128,7 +129,7 @@ def choose(
     Args:
         params: options of a kernel; a kernel other than a GEMM has no such choices, and keeps its options.
         gpu: the GPU.
-        l2: ``warm`` for data that are in L2 when the launch begins.
+        l2: ``warm`` or ``stored`` for data that are in L2 when the launch begins.
         is_allowed: whether a configuration with all options resolved may be chosen; by default all may.
 
     Raises:
@@ -139,8 +140,8 @@ def choose(
     if is_decided(params):
         return Chosen(params=params)
     if is_allowed is not None:
-        return _Choice(params, gpu, is_warm=l2 == "warm", is_allowed=is_allowed).made()
-    return _made(params, frozenset(stated(params)), _HashedGpu(gpu), l2 == "warm")
+        return _Choice(params, gpu, is_warm=l2 in IN_L2, is_allowed=is_allowed).made()
+    return _made(params, frozenset(stated(params)), _HashedGpu(gpu), l2 in IN_L2)
 
 
 @dataclass(frozen=True, slots=True)

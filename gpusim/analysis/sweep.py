@@ -43,6 +43,7 @@ from gpusim.machine.dispatcher import GOLDEN
 from gpusim.simulate.lower_bound import Bound, lower_bound
 from gpusim.simulate.result import Result
 from gpusim.simulate.run import simulate
+from gpusim.simulate.settings import IN_L2
 from gpusim.simulate.wasm_module import EngineRun
 from gpusim.workers import HERE, Workers, workers_of
 
@@ -190,7 +191,7 @@ def run_sweep(
             raise KernelError(f"--{name} {value} is too few, wants 1 or more")
     began = time.perf_counter()
     options = with_tile(kind, kind.in_our_words(options), gpu, settings.simulate_options)
-    keep = partial(lower_bound, gpu=gpu, is_cold=settings.simulate_options.get("l2", "cold") != "warm")
+    keep = partial(lower_bound, gpu=gpu, is_cold=settings.simulate_options.get("l2") not in IN_L2)
     fields = [
         (option, name) for option, name in kind.options().items()
         if kind.model_fields[name].is_required() or option in ("batch", "dtype")

@@ -19,7 +19,7 @@ from gpusim.simulate.lower_bound import Bound, lower_bound
 from gpusim.simulate.native_run import native_runs
 from gpusim.simulate.plan import LaunchPlan, check, count_slots, plan_launch
 from gpusim.simulate.run import estimate_clock
-from gpusim.simulate.settings import Settings
+from gpusim.simulate.settings import L2State, Settings
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
@@ -107,7 +107,7 @@ class Trial:
     def cycles(self, mhz: float) -> tuple[float, Mapping[str, float]]:
         """Estimated cycles at an SM clock of ``mhz``, and how busy the parts were in the last run."""
         following = sum(
-            _run(plan_launch(each, self.gpu, is_warm=True), mhz).end_cycle for each in self.launch.following
+            _run(plan_launch(each, self.gpu, is_warm=True), mhz, l2="stored").end_cycle for each in self.launch.following
         )
         if self.is_exact:
             ran = _run(plan_launch(self.launch, self.gpu, is_warm=self.is_warm), mhz)
@@ -172,9 +172,9 @@ def _grid(num_m: int, num_n: int, num_tiles: int, cluster: tuple[int, int]) -> t
     return best
 
 
-def _run(plan: LaunchPlan, mhz: float) -> Ran:
-    """One run at an SM clock."""
-    return native_runs(plan, Settings(clock=mhz))(Clock(sm_mhz=mhz), None)
+def _run(plan: LaunchPlan, mhz: float, *, l2: L2State = "cold") -> Ran:
+    """One run at an SM clock. The plan has what is in L2, but for copies of what was stored."""
+    return native_runs(plan, Settings(clock=mhz, l2=l2))(Clock(sm_mhz=mhz), None)
 
 
 # ---------------------------------------------------------------------------------------------- closed estimate

@@ -15,6 +15,7 @@ from gpusim.kernel_models.streaming import (
     IntArray,
     StreamParams,
     TileGrid,
+    ceil_div,
     check_grid,
     global_passes,
     shared_passes,
@@ -109,7 +110,11 @@ class SmemCopyParams(StreamParams):
             KernelError: incompatible options.
             LayoutError: a tile that the swizzle or TMA does not support.
         """
-        check_grid("smem_copy", self.grid.num_x, self.grid.num_y, use="use a taller --tile")
+        across, down = self.grid.num_x, self.grid.num_y
+        if self.raster == "along_n":
+            check_grid("smem_copy", across, down, use="use a taller --tile")
+        else:
+            check_grid("smem_copy", down, across, use="use a wider --tile")
         width = self.element.num_bytes
         for what, extent in (("n", self.n), ("the tile's width", self.tile[1])):
             if self.copy_ != "scalar" and extent * width % VECTOR_BYTES:
@@ -198,7 +203,7 @@ def smem_copy_launch(params: SmemCopyParams, _gpu: Target) -> Launch:
     by_tma = kind == "tma"
     program = _by_tma(params) if by_tma else _by_threads(params)
     num_passes = 1 if by_tma else params.operand.num_bytes // (params.threads * params.access_bytes)
-    num_steps = 1 if by_tma else max(1, num_passes // AT_ONCE[kind])
+    num_steps = 1 if by_tma else ceil_div(num_passes, AT_ONCE[kind])
     features: dict[str, frozenset[Feature]] = {"tma": frozenset({"tma", "mbarrier"}), "cp_async": frozenset({"cp_async"})}
     return Launch(
         kernel="smem_copy",

@@ -230,7 +230,7 @@ class TileGrid:
             columns = np.minimum(self.tile_columns, self.num_columns - x * self.tile_columns)
             return np.asarray(rows * columns * element_bytes)
 
-        piece_bytes = self.tile_columns * element_bytes if self.is_along_m and self.num_x > 1 else 0
+        piece_bytes = self.tile_columns * element_bytes if self.is_along_m and self.num_x > 1 and self.num_y > 1 else 0
         return Footprint(
             tensor=tensor, access=access, panel_of=same, panel_bytes=panel_bytes, num_steps=num_steps,
             piece_bytes=piece_bytes,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from gpusim.report.number_format import count, duration, option_words, percent
+from gpusim.report.number_format import count, duration, option_words, percent, setting_words
 from gpusim.report.tables import plain_table, print_command
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def render_advice(advice: Advice, console: Console, *, top: int, given: Mapping[
     console.print("Next: ", end="")
     decided = {name: value for name, value in advice.params.decided().items() if name not in given}
     words = ["gpusim", "explain", result.kernel, *option_words({**given, **decided}), "--gpu", gpu_name]
+    words += setting_words(result.settings)
     print_command(shlex.join(words), console)
 
 

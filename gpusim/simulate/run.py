@@ -21,7 +21,7 @@ from gpusim.simulate.order_check import is_tested
 from gpusim.simulate.plan import LaunchPlan, peak_flops_per_cycle, plan_launch
 from gpusim.simulate.reference_run import reference_runs
 from gpusim.simulate.result import Result
-from gpusim.simulate.settings import MOST_EVENTS, ClockMode, Data, EngineName, L2State, Settings
+from gpusim.simulate.settings import IN_L2, MOST_EVENTS, ClockMode, Data, EngineName, L2State, Settings
 from gpusim.simulate.summary import activity_of, one_after_the_other, result_of
 from gpusim.simulate.wasm_module import Progress, Watch
 from gpusim.units import Clock
@@ -68,8 +68,9 @@ def simulate(
         launch: from a kernel model, or your own.
         gpu: from :func:`gpusim.load_gpu`.
         clock: ``max``, ``single``, ``sustained``, or a number of MHz.
-        l2: ``cold`` (L2 is flushed before the launch), ``warm``, or ``flushed``. ``flushed`` empties L2 and the instruction
-            caches before the launch and before each kernel that follows in it, as Nsight Compute does by default.
+        l2: ``cold`` (L2 is flushed before the launch), ``warm``, ``stored`` (the launch before stored the operands), or
+            ``flushed``. ``flushed`` empties L2 and the instruction caches before the launch and before each kernel that
+            follows in it, as Nsight Compute does by default.
         data: ``random`` or ``zeros``, for the power that arithmetic draws.
         ideals: names of :data:`gpusim.simulate.idealize.IDEALS` that cost nothing.
         recorded_sms: SMs whose timeline is kept; ``first``: the SM that CTA 0 starts on.
@@ -147,7 +148,7 @@ def _engines_gpu(gpu: GpuSpec, engine: str, *, core_only: bool) -> tuple[GpuSpec
 def _simulate(launch: Launch, gpu: GpuSpec, settings: Settings) -> Result:
     """Simulate one launch, at a clock that its power allows."""
     began = time.perf_counter()
-    plan = plan_launch(launch, gpu, is_warm=settings.l2 in ("warm", "stored"))
+    plan = plan_launch(launch, gpu, is_warm=settings.l2 in IN_L2)
     clock, mode, mhz = settings.clock, settings.mode, settings.simulated_mhz
     if mhz is None:
         mhz = estimate_clock(plan, mode=mode, data=settings.data) if isinstance(clock, str) else float(clock)

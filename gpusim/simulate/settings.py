@@ -13,6 +13,9 @@ L2State = Literal["cold", "warm", "stored", "flushed"]
 Data = Literal["random", "zeros"]
 EngineName = Literal["native", "reference"]
 
+IN_L2: frozenset[str] = frozenset({"warm", "stored"})
+"""States in which L2 has what fits of the operands when a launch begins."""
+
 MOST_EVENTS = 1_000_000_000
 """Events of one run, unless another limit is given."""
 

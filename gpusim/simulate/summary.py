@@ -14,7 +14,7 @@ from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.idealize import EVERY_LAUNCH_HAS, IDEALS
 from gpusim.simulate.plan import peak_flops_per_cycle
 from gpusim.simulate.result import Result
-from gpusim.simulate.settings import Settings
+from gpusim.simulate.settings import IN_L2, Settings
 from gpusim.simulate.timeline import WarpState
 from gpusim.units import SECTOR_BYTES, WARP_SIZE, WAVEFRONT_BYTES, Clock
 
@@ -51,10 +51,10 @@ def result_of(ran: Ran, settings: Settings, *, mhz: float, simulated_mhz: float,
     at_once = min(ran.plan.num_slots, ran.plan.num_ctas)
     remarks = launch.remarks
     hinted = [item.tensor for item in launch.footprints if item.cache_hint != "evict_normal"]
-    if settings.l2 == "warm" and (hinted or launch.set_aside_bytes):
+    if settings.l2 in IN_L2 and (hinted or launch.set_aside_bytes):
         of_what = f"hints of {', '.join(dict.fromkeys(hinted))}" if hinted else "what is set aside of L2"
-        remarks = (*remarks, f"what earlier launches have left in L2 (--l2 warm) is worked out without {of_what}")
-    remarks = (*remarks, *_remarks_on_footprints(ran))
+        remarks = (*remarks, f"what earlier launches have left in L2 (--l2 {settings.l2}) is worked out without {of_what}")
+    remarks = (*remarks, *_remarks_on_footprints(ran, settings.l2))
     busy = busy_shares(ran)
     states = {
         role: {
@@ -91,12 +91,12 @@ def ideals_of(ran: Ran) -> tuple[str, ...]:
     return tuple(name for name in IDEALS if name in has)
 
 
-def _remarks_on_footprints(ran: Ran) -> list[str]:
+def _remarks_on_footprints(ran: Ran, l2: str) -> list[str]:
     """Remarks on L2 hits that do not follow from footprints."""
     found = []
     if not ran.plan.traffic:
         if ran.plan.is_warm:
-            found.append("without a traffic plan each line is taken to be in L2 when it is first read (--l2 warm)")
+            found.append(f"without a traffic plan each line is taken to be in L2 when it is first read (--l2 {l2})")
         unheard = [item.tensor for item in ran.launch.footprints if item.cache_hint != "evict_normal" or item.table_bytes]
         if unheard:
             found.append(f"with repeated walks, cache hints and rows at random of {', '.join(unheard)} have no effect")

@@ -12,6 +12,7 @@ import pytest
 
 import gpusim
 from gpusim import GemmParams, load_gpu
+from gpusim.analysis.trial import Trial
 from gpusim.analysis.triton_configs import TritonProblem
 from gpusim.cli import main
 from gpusim.errors import KernelError
@@ -40,8 +41,25 @@ def test_a_poor_tile_gets_a_change_that_saves_what_it_says() -> None:
     assert after == pytest.approx((1.0 - found.saves) * found.result.time_us, rel=1e-9)
 
 
+def test_what_the_launch_before_stored_is_in_l2_so_that_memory_bounds_nothing() -> None:
+    cold, warm, stored = (
+        gpusim.advise("gemm", H200, simulate_options={"l2": l2}, m=64, n=2048, k=8192) for l2 in ("cold", "warm", "stored")
+    )
+    assert cold.bound_path == "hbm" and stored.bound_path == warm.bound_path != "hbm"
+    assert stored.rated == warm.rated
+
+
+def test_a_small_problem_in_parts_is_rated_by_what_simulate_says_of_both_kernels() -> None:
+    parts = GemmParams(
+        m=256, n=256, k=2048, tile="128x128x64", stages=3, split_k=4, split_k_mode="second_kernel"
+    ).resolved(H200)  # fmt: skip
+    trial = Trial.of(parts.row.resolve(parts, H200), H200, is_warm=False)
+    assert trial.is_exact and trial.launch.following
+    assert trial.cycles(1500.0)[0] == gpusim.simulate(parts.launch(H200), H200, clock=1500.0).cycles
+
+
 def test_the_document_is_for_tuners(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["advise", "gemm", "--gpu", "h200_sxm", "--m", "512", "--n", "512", "--k", "512"]
+    words = ["advise", "gemm", "--gpu", "h200_sxm", "--m", "512", "--n", "512", "--k", "512", "--l2", "stored"]
     assert main([*words, "--top", "3", "--json", "-"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)

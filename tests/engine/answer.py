@@ -16,7 +16,7 @@ from gpusim.simulate.engine_run import Ran
 from gpusim.simulate.idealize import idealize
 from gpusim.simulate.native_run import native_runs
 from gpusim.simulate.plan import plan_launch
-from gpusim.simulate.settings import L2State, Settings
+from gpusim.simulate.settings import IN_L2, L2State, Settings
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
@@ -66,7 +66,7 @@ def answer(launch: Launch, gpu: GpuSpec, *, mhz: float, l2: L2State = "cold", id
     """Simulate a launch and those that follow it."""
     chosen = frozenset(ideals)
     free = idealize(gpu, chosen)
-    behind: L2State = "flushed" if l2 == "flushed" else "warm"
+    behind: L2State = "flushed" if l2 == "flushed" else "stored"
     try:
         first = _answer(launch, free, mhz, l2, chosen)
         others = [_answer(other, free, mhz, behind, chosen) for other in launch.following]
@@ -76,7 +76,7 @@ def answer(launch: Launch, gpu: GpuSpec, *, mhz: float, l2: L2State = "cold", id
 
 
 def _answer(launch: Launch, gpu: GpuSpec, mhz: float, l2: L2State, ideals: frozenset[str]) -> Answer:
-    plan = plan_launch(launch, gpu, is_warm=l2 == "warm")
+    plan = plan_launch(launch, gpu, is_warm=l2 in IN_L2)
     ran = native_runs(plan, Settings(l2=l2, ideals=ideals, max_events=MOST_EVENTS))(Clock(sm_mhz=mhz), None)
     totals = dict(zip(TOTALS, ran.results["totals"].tolist(), strict=True))
     return Answer(

@@ -338,6 +338,8 @@ OWN = [
     user("conflicts_h100_pcie", kernels.conflicts, 16, 130, gpu="h100_pcie"),
     user("named_tiles", kernels.named_tiles, 30),
     user("rereads_warm", kernels.rereads, 8, 30, l2="warm"),
+    user("rereads_stored", kernels.rereads, 24, 24, l2="stored", changes={"l2": {"capacity_bytes": 1 << 20}}),
+    user("copies_planned_stored", kernels.copies, 160, is_planned=True, l2="stored"),
     user("rereads_toy_evicts", kernels.rereads, 4, 40, gpu="toy", l2="warm", changes={"l2": {"capacity_bytes": 1 << 20}}),
     *(
         user(f"rewrites_{name}", kernels.rewrites, 60, **more, changes={"l2": {"capacity_bytes": 1 << 20}})

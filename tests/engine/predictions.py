@@ -14,7 +14,7 @@ from gpusim.program.records import INPUT_SECTIONS
 from gpusim.simulate.buffers import write_buffer
 from gpusim.simulate.pack import sections_of, trace_plan
 from gpusim.simulate.plan import plan_launch
-from gpusim.simulate.settings import Settings
+from gpusim.simulate.settings import IN_L2, Settings
 from gpusim.units import Clock
 
 from .launches import COOPERATIVE, HGEMM, MHZ, PINGPONG, SMALL, TRITON
@@ -90,7 +90,7 @@ def packed_sections(name: str) -> dict[str, Any]:
     gpu_name = options.get("gpu", "h200_sxm")
     gpu = load_gpu(gpu_name)
     launch = KERNEL_MODELS[kernel].params.model_validate(of_kernel).launch(gpu)
-    plan = plan_launch(launch, gpu, is_warm=settings.get("l2") == "warm")
+    plan = plan_launch(launch, gpu, is_warm=settings.get("l2") in IN_L2)
     return sections_of(plan, trace_plan(plan), Clock(sm_mhz=MHZ[gpu_name]), Settings())
 
 

@@ -71,6 +71,9 @@ CASES: dict[str, Case] = {
                            ("cp_async", (ops.CpAsync,)), ("tma", (ops.TmaLoad, ops.TmaStore)))
         for swizzle in ("none", "128B")
     },
+    "smem_copy along m": (
+        "smem_copy", {**SIZE, "copy": "cp_async", "tile": "32x64", "raster": "along_m"}, {"in": X}, X, 0.0, (ops.CpAsync,),
+    ),
     "strided_copy": ("strided_copy", {"elements": 2427, "stride": 3, "items_per_thread": 4}, {"in": FLAT[:7279]},
                      FLAT[:7279:3], 0.0, (ops.GlobalLoad, ops.GlobalStore)),
     "copy": ("elementwise", {"elements": 7280, "dtype": "bf16"}, {"in": FLAT}, FLAT, 0.0, (ops.GlobalLoad, ops.GlobalStore)),

@@ -23,6 +23,7 @@ KERNELS: list[tuple[str, dict[str, Any]]] = [
     *(("strided_copy", {"elements": 3000, "stride": stride, "items_per_thread": 2}) for stride in (1, 2, 7, 8, 32, 100)),
     *(("smem_copy", {"m": 256, "n": 128, "copy": kind}) for kind in ("scalar", "vectorized", "cp_async", "tma")),
     *(("smem_copy", {"m": 300, "n": 88, "copy": kind}) for kind in ("scalar", "vectorized", "cp_async", "tma")),
+    *(("smem_copy", {"m": 300, "n": 88, "copy": kind, "raster": "along_m"}) for kind in ("vectorized", "tma")),
     *(("transpose", {"m": 96, "n": 64, "smem": smem}) for smem in ("none", "naive", "padded", "swizzled")),
     *(("transpose", {"m": 72, "n": 40, "smem": smem}) for smem in ("none", "padded")),
 ]

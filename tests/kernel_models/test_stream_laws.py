@@ -50,6 +50,18 @@ def test_a_stride_of_a_sector_reads_all_sectors_for_an_eighth_of_the_elements(h2
     assert found["lts__t_sectors_srcunit_tex_op_write.sum"] == 4 * MIB / 32
 
 
+@pytest.mark.parametrize("extents", [{"m": 64, "n": 8192}, {"m": 8192, "n": 64}])
+def test_a_row_or_column_of_tiles_is_the_same_in_either_order(extents: dict[str, int], h200: GpuSpec) -> None:
+    along_n, along_m = (result_of("smem_copy", h200, **extents, raster=raster) for raster in ("along_n", "along_m"))
+    assert along_n.cycles == along_m.cycles and along_n.counters == along_m.counters
+
+
+def test_short_pieces_of_rows_cost_more_where_tiles_of_a_column_come_first(h200: GpuSpec) -> None:
+    along_n, along_m = (result_of("smem_copy", h200, m=2048, n=2048, raster=raster) for raster in ("along_n", "along_m"))
+    assert along_m.cycles > along_n.cycles
+    assert along_m.counters["dram__bytes_read.sum"] == along_n.counters["dram__bytes_read.sum"]
+
+
 @pytest.mark.parametrize("copy", ["scalar", "vectorized", "cp_async", "tma"])
 def test_every_way_through_shared_memory_moves_the_same_bytes(copy: str, h200: GpuSpec) -> None:
     found = result_of("smem_copy", h200, m=1024, n=1024, copy=copy).counters

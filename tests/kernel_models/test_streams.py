@@ -98,6 +98,20 @@ def test_tma_is_refused_where_there_is_none(a100: GpuSpec) -> None:
         simulate(SmemCopyParams(m=128, n=64, copy="tma").launch(a100), a100)
 
 
+def test_the_axis_of_a_grid_that_has_few_ctas_is_that_of_the_columns_where_tiles_of_a_column_come_first() -> None:
+    tall, wide = {"m": 128 * 65536, "n": 64}, {"m": 128, "n": 64 * 65536}
+    for refused, taken, raster, use in ((tall, wide, "along_n", "a taller"), (wide, tall, "along_m", "a wider")):
+        with pytest.raises(KernelError, match=rf"65536 CTAs along y, CUDA takes 65535: use {use} --tile"):
+            SmemCopyParams(**refused, raster=raster).checked()
+        SmemCopyParams(**taken, raster=raster).checked()
+
+
+def test_a_round_that_is_not_full_is_a_step_as_well(h200: GpuSpec) -> None:
+    """96 rows of 8 vectors are six for each of 128 threads: four at once, and two."""
+    launch = SmemCopyParams(m=96, n=64, tile=(96, 64), threads=128).launch(h200)
+    assert {row.num_steps for row in launch.footprints} == {2}
+
+
 def test_a_tensor_that_is_overwritten_takes_no_more_room_in_l2(h200: GpuSpec) -> None:
     """In place, one tensor stays in L2; a separate output takes room of its own."""
     written = {}

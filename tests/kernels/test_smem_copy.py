@@ -21,7 +21,9 @@ ALL = [config for group in CASE.groups for config in CASE.configs(group, 1)]
 def test_the_grid_is_the_models(config: Config) -> None:
     launched = CASE.launch(config, False)
     params = SmemCopyParams(**case.options(config)).resolved(load_gpu("h200_sxm"))
-    assert launched.grid[:2] == (params.grid.num_x, params.grid.num_y) and launched.block[0] == params.threads
+    along_n = params.grid.num_x, params.grid.num_y
+    assert launched.grid[:2] == (along_n if params.raster == "along_n" else along_n[::-1])
+    assert launched.block[0] == params.threads
 
 
 @pytest.mark.parametrize("kernel", [*case.BY_THREADS, "tma"])

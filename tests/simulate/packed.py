@@ -8,7 +8,7 @@ from gpusim.machine.config import GpuSpec
 from gpusim.program.programs import Programs
 from gpusim.simulate.pack import pack, trace_plan
 from gpusim.simulate.plan import LaunchPlan, plan_launch
-from gpusim.simulate.settings import Settings
+from gpusim.simulate.settings import IN_L2, Settings
 from gpusim.units import Clock
 from gpusim.workload.launch import Launch
 
@@ -24,6 +24,6 @@ class PackedLaunch:
 
 def pack_launch(launch: Launch, gpu: GpuSpec, clock: Clock, settings: Settings) -> PackedLaunch:
     """``gpu`` as :func:`gpusim.simulate.idealize.idealize` gives it."""
-    plan = plan_launch(launch, gpu, is_warm=settings.l2 == "warm")
+    plan = plan_launch(launch, gpu, is_warm=settings.l2 in IN_L2)
     programs = trace_plan(plan)
     return PackedLaunch(plan=plan, programs=programs, buffer=pack(plan, programs, clock, settings))

@@ -43,14 +43,15 @@ def test_a_cold_launch_takes_that_much_longer_however_many_waves_follow(num_wave
     assert cycles(COLD, "cold", num_waves=num_waves) == warm + 100.0
 
 
-@pytest.mark.parametrize("l2", ["cold", "warm"])
+@pytest.mark.parametrize("l2", ["cold", "warm", "stored"])
 @pytest.mark.parametrize("hint", ["evict_first", "evict_normal"])
-def test_hints_that_are_not_looked_at_are_remarked(l2: Literal["cold", "warm"], hint: CacheHint) -> None:
+def test_hints_that_are_not_looked_at_are_remarked(l2: L2State, hint: CacheHint) -> None:
     """What earlier launches have left is worked out without them."""
     launch = KERNEL_MODELS["elementwise"].params.model_validate({"elements": 4096}).launch(TOY)
     hinted = replace(launch, footprints=tuple(replace(item, cache_hint=hint) for item in launch.footprints))
     remarks = [text for text in simulate(hinted, TOY, l2=l2).remarks if "is worked out without hints of" in text]
-    assert len(remarks) == (l2 == "warm" and hint != "evict_normal")
+    assert len(remarks) == (l2 != "cold" and hint != "evict_normal")
+    assert all(f"(--l2 {l2})" in text for text in remarks)
 
 
 def test_a_free_launch_has_no_cold_start() -> None:
