@@ -515,6 +515,7 @@ struct L2Constants {
   double write_back_queue_bytes;
   double fabric_turnaround_fraction;
   double num_lanes;
+  double eviction_width_fraction;
 };
 
 struct XbarConstants {

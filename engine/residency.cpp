@@ -5,6 +5,9 @@ namespace gpusim {
 
 namespace {
 
+// Of the logistic distribution by which a traffic plan loses lines: the middles of eighths, in its widths.
+constexpr double LOGITS[Residency::NUM_GROUPS] = {-2.708, -1.466, -0.788, -0.251, 0.251, 0.788, 1.466, 2.708};
+
 // A tensor's value of a wave, those behind the last one's being the last one's; `none` where it has none.
 double of_wave(const Table<double>& values, int64_t begin, int64_t num, int32_t wave, double none) {
   return num ? values[uint32_t(begin + (wave < num - 1 ? wave : num - 1))] : none;
@@ -98,13 +101,15 @@ bool Residency::kept_loss(const MemoryRequest& request, uint32_t partition, Loss
     loss->crossing[each] = copies[each].is_held ? 0.0 : 1.0 - share;
   touch(&homes[partition], partition, of_one);
   if (num_partitions_ > 1) touch(&copies[partition], partition, of_one);
-  if (!has_copy) touch(&homes[other], other, of_one);
+  if (num_partitions_ > 1) touch(&homes[other], other, of_one);
   loss->is_of_reader = true;
   return !has_copy || loss->memory[partition] != 0.0;
 }
 
 void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
-  Kept& kept = kept_[partition];
+  Kept& kept = kept_[partition][lines->tile->group];
+  double unevenness = input.l2->eviction_width_fraction * LOGITS[lines->tile->group];
+  double limit = input.launch->partition_bytes / num_groups_ * (1.0 + unevenness);
   double held = 0.0;
   if (lines->is_held) {
     held = lines->held_bytes;
@@ -114,14 +119,13 @@ void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
   lines->is_held = true;
   kept.least_recent.append(lines);
   kept.num_bytes += lines->held_bytes - held;
-  while (kept.num_bytes > input.launch->partition_bytes && kept.least_recent.oldest() != lines) {
+  while (kept.num_bytes > limit && kept.least_recent.oldest() != lines) {
     KeptLines* gone = kept.least_recent.oldest();
     kept.least_recent.remove(gone);
     gone->is_held = false;
     gone->was_evicted = true;
     kept.num_bytes -= gone->held_bytes;
     if (gone == &gone->tile->copies[partition]) continue;  // the dirty lines are those at home
-    drop_copies(gone->tile, 1 - partition);
     evicted_bytes_ += clean(gone->tile);
   }
 }
@@ -129,15 +133,16 @@ void Residency::touch(KeptLines* lines, uint32_t partition, double num_bytes) {
 void Residency::drop_copies(KeptTile* tile, uint32_t partition) {
   KeptLines* copies = &tile->copies[partition];
   if (!copies->is_held) return;
-  kept_[partition].least_recent.remove(copies);
+  kept_[partition][tile->group].least_recent.remove(copies);
   copies->is_held = false;
-  kept_[partition].num_bytes -= copies->held_bytes;
+  kept_[partition][tile->group].num_bytes -= copies->held_bytes;
 }
 
 Residency::KeptTile* Residency::kept_tile(TileKey key) {
   KeptTile* tile = tiles_.get(key);
   if (tile == nullptr) {
     tile = tile_pool_.make();
+    tile->group = next_group_++ * 5 / 3 % num_groups_;
     for (uint32_t each = 0; each < 2; each++) tile->homes[each].tile = tile->copies[each].tile = tile;
     tiles_.put(key, tile);
   }

@@ -9,16 +9,19 @@ namespace gpusim {
 // * the traffic plan, by panel and wave;
 // * without footprints: partitions that keep the lines read or stored last, a tile's together;
 // * of such a tile half the lines are at home on each partition; an SM's reads copy those of the other one;
-// * lines at home and copies are touched, and leave, apart: reads of a copy leave the other partition alone;
-// * a copy leaves with its line at home, and with a store of an SM of the other partition;
+// * lines at home and copies are touched by a read, and leave one without the other;
+// * a copy leaves with a store of an SM of the other partition;
+// * sets that fill unevenly: groups of tiles with capacities around the mean;
 // * dirty lines of tensors without footprints, which are written back as their tile is evicted, or as too
 //   many wait, the oldest tile's first;
 // * parts of a tile, which ops name (records.py): CTAs that store the same part store the same lines.
 // Ignores:
-// * sets; the order of requests within a wave.
+// * the order of requests within a wave.
 // Source: the traffic plan, or the capacity of a partition in the GPU's description.
 class Residency {
  public:
+  static constexpr uint32_t NUM_GROUPS = 8;
+
   // What of its tile a reader from `partition` does not find; `last_wave`: when it was last looked for (-1:
   // never). False: nothing is missing.
   bool loss(const MemoryRequest& request, int32_t last_wave, uint32_t partition, Loss* loss);
@@ -55,6 +58,7 @@ class Residency {
     KeptLines copies[2];
     Vector<DirtyPart> parts;  // in ascending order
     double dirty_bytes = 0.0;
+    uint32_t group = 0;  // of sets, which fill apart from others
     KeptTile* older = nullptr;
     KeptTile* newer = nullptr;
   };
@@ -77,12 +81,14 @@ class Residency {
 
   Map<TileKey, KeptTile> tiles_;
   Pool<KeptTile> tile_pool_;
-  Kept kept_[2];
+  Kept kept_[2][NUM_GROUPS];
   LinkedList<KeptTile> dirty_;
   double dirty_bytes_ = 0.0;
+  uint32_t next_group_ = 0;
   double evicted_bytes_ = 0.0;  // dirty ones, of tiles
   Sequence storers_;
   const uint32_t num_partitions_ = uint32_t(input.l2->num_partitions);
+  const uint32_t num_groups_ = input.l2->eviction_width_fraction > 0.0 ? NUM_GROUPS : 1;
 };
 
 }  // namespace gpusim

@@ -209,7 +209,8 @@ CONSTANTS: Mapping[str, Sequence[str]] = {
         most_share window_cycles write_cost wire_bytes_per_cycle sm_bytes_per_cycle channel_cycles per_channel_bytes
         turnaround_fraction queued_turnaround_per_mb row_open_read_bytes row_open_write_bytes partial_line_request_bytes"""),
     "l2": _names("""num_partitions num_links far_share near_latency_cycles far_latency_cycles slice_spread_cycles
-        queue_cycles request_bytes sustained_fraction write_back_queue_bytes fabric_turnaround_fraction num_lanes"""),
+        queue_cycles request_bytes sustained_fraction write_back_queue_bytes fabric_turnaround_fraction num_lanes
+        eviction_width_fraction"""),
     "xbar": _names("""sm_read_bytes_per_cycle sm_write_bytes_per_cycle alone_bytes_per_cycle
         store_in_flight_bytes line_request_bytes request_interval_packets request_wait_per_efold_fraction red_header_fraction
         store_packet_bytes gpc_write_bytes_per_cycle num_gpc_store_ports bulk_weight multicast_weight coalesces

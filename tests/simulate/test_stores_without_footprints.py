@@ -115,11 +115,15 @@ def test_a_copy_takes_what_it_takes_with_footprints() -> None:
         assert derived.counters[name] == pytest.approx(declared.counters[name], rel=0.02)
 
 
+LEFT_BYTES = 24.5e6
+"""What copies leave dirty on an H200: 24 to 26 MB (kernels/smem_copy, ``ladder``)."""
+
+
 def test_a_tensor_without_footprint_leaves_as_well_where_another_has_one() -> None:
     result = ran(in_and_out, footprints=(whole("in", "read"),))
-    # with a plan half of a partition's lines are lost at this capacity, without one those beyond the real capacity
-    apart = GPU.l2.num_partitions * GPU.l2_partitions.partition_bytes - GPU.l2.capacity_bytes
-    assert moved(result) == pytest.approx(moved(ran(in_and_out)), abs=apart + 0.01 * STORED_BYTES)
+    for read, written in (moved(result), moved(ran(in_and_out))):
+        assert read == STORED_BYTES
+        assert written == pytest.approx(STORED_BYTES - LEFT_BYTES, abs=0.05 * STORED_BYTES)
     assert not result.remarks
     result = ran(in_and_out, footprints=(whole("out", "write"),))
     assert any("read from memory once" in remark for remark in result.remarks)
