@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 
@@ -20,7 +20,7 @@ from gpusim.evidence.gate.check import Limits, check_profile
 from gpusim.evidence.gate.gpu_refusals import NotComparableError
 from gpusim.evidence.gate.launch_file import launch_maker, made_launch
 from gpusim.evidence.gate.library_models import library_models
-from gpusim.evidence.gate.models import Model, read_models, refuse_without_models
+from gpusim.evidence.gate.models import L2, Model, read_models, refuse_without_models
 from gpusim.evidence.gate.tolerances import limits_of
 from gpusim.evidence.gate.verdicts import Report
 from gpusim.evidence.nsight.profiles import read_profile
@@ -134,5 +134,5 @@ def _refuse_values(asked: Asked) -> None:
     if asked.decimal not in (None, "point", "comma"):
         hint = nearest(str(asked.decimal), ("point", "comma"))
         raise ConfigError(f"gpusim_check: decimal {asked.decimal!r} is unknown; {hint}")
-    if asked.l2 not in ("flushed", "cold", "warm"):
-        raise ConfigError(f"gpusim_check: l2 {asked.l2!r} is unknown; {nearest(asked.l2, ('flushed', 'cold', 'warm'))}")
+    if asked.l2 not in get_args(L2):
+        raise ConfigError(f"gpusim_check: l2 {asked.l2!r} is unknown; {nearest(asked.l2, get_args(L2))}")

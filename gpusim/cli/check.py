@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -118,8 +118,8 @@ def check_command(
     clock_mhz: Annotated[float | None, typer.Option(
         "--clock", metavar="MHZ", help="SM clock of launches whose profile tells none, in MHz.")] = None,
     l2_state: Annotated[str, typer.Option(
-        "--l2", metavar="flushed|warm", help="Caches before each kernel: flushed (or cold), as by Nsight Compute, or "
-        "warm with --cache-control none.")] = "flushed",
+        "--l2", metavar="flushed|warm|stored", help="Caches before each kernel: flushed (or cold), as by Nsight Compute. "
+        "With --cache-control none: warm, or stored (the kernel before stored what this one reads).")] = "flushed",
     baseline: Annotated[str | None, typer.Option(
         "--baseline", metavar="FILE",
         help="Older profile. The report says what became worse since, and what explains it.")] = None,
@@ -226,10 +226,10 @@ def _models(
     """Models by the one of four ways that is given; none where a baseline is given alone."""
     from gpusim.evidence.gate.launch_file import launch_maker
     from gpusim.evidence.gate.library_models import library_models
-    from gpusim.evidence.gate.models import Model, read_models, refuse_without_models
+    from gpusim.evidence.gate.models import L2, Model, read_models, refuse_without_models
     from gpusim.evidence.nsight.profiles import read_profile
 
-    l2: Any = check_choice("--l2", ours["l2_state"], ("flushed", "cold", "warm"))
+    l2: Any = check_choice("--l2", ours["l2_state"], get_args(L2))
     ways = [way for way in OTHER_WAYS if ours[way[2:]] is not None] + ["--kernel"] * (row is not None)
     if len(ways) > 1 or (not ways and ours["baseline"] is None):
         found = f"{' and '.join(ways)} are given" if ways else "none is given"

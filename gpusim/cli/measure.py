@@ -71,6 +71,8 @@ def measure_command(
     if every and names:
         raise ConfigError("measure: --all and kernels are given, wants one or the other")
     if not every and not names:
+        if plan is not None:
+            raise ConfigError(f"--plan {plan} wants names of kernels, or --all for every one")
         _list()
         return
     if minutes is not None and not (math.isfinite(minutes) and minutes > 0):

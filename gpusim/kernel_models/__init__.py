@@ -77,7 +77,7 @@ _ROWS = (
         name="smem_copy", summary="a matrix copied through shared memory, tile by tile", params=SmemCopyParams,
         launch=smem_copy_launch,
         tuned={"copy": ("scalar", "vectorized", "cp_async", "tma"), "swizzle": ("none", "32B", "64B", "128B"),
-               "tile": ("32x32", "64x64", "128x64", "128x128"), "threads": THREADS},
+               "raster": ("along_n", "along_m"), "tile": ("32x32", "64x64", "128x64", "128x128"), "threads": THREADS},
     ),
     KernelModel(
         name="strided_copy", summary="every n-th element of a tensor, side by side", params=StridedCopyParams,

@@ -81,7 +81,7 @@ class SmemCopyParams(StreamParams):
         "vectorized", alias="copy", description="Copy of a tile to shared memory"
     )
     raster: Literal["along_n", "along_m"] = Field(
-        "along_n", description="Order of CTAs: tiles of a row first, or of a column"
+        "along_n", description="Order of CTAs (blockIdx.x): tiles of a row first, or of a column"
     )
     swizzle: Literal["none", "32B", "64B", "128B"] = Field("none", description="Shared-memory swizzle of 16-byte chunks")
 

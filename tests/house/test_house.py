@@ -28,7 +28,7 @@ SOURCES = [path for path in ENGINE if path.name != "records.h"]
 """Of the engine, what is written by hand."""
 
 MOST_COLUMNS = 110
-MOST_LINES = {"model": 6_790, "order check": 910, "reference": 1_280, "engine": 6_250}  # parts of stages, copies in L2
+MOST_LINES = {"model": 6_790, "order check": 910, "reference": 1_280, "engine": 6_260}  # parts of stages, copies in L2
 """Of code: of machine, program, traffic, simulate and reference together, but for the order check; of the others alone."""
 
 NCU_NAMES = {

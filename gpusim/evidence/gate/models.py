@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpusim.machine.config import GpuSpec
     from gpusim.workload.launch import Launch
 
-L2 = Literal["flushed", "cold", "warm"]
+L2 = Literal["flushed", "cold", "warm", "stored"]
 """States of the caches before a kernel; ``cold`` is a synonym of ``flushed``, the state that a profiler leaves."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MODEL_TEXTS, MODEL_TABLES = ("kernel", "match", "regex"), ("options", "was", "tolerance", "worse")
@@ -259,12 +259,12 @@ def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape, *(1,) * (MOST_AXES - len(shape))) if shape else ()
 
 
-def state_of(model: Model) -> Literal["warm", "flushed"]:
+def state_of(model: Model) -> Literal["warm", "stored", "flushed"]:
     """State of the caches when the profiler starts a launch.
 
     Flushed, the instruction caches too, or as the previous launch left them.
     """
-    return "warm" if model.l2 == "warm" else "flushed"
+    return model.l2 if model.l2 in ("warm", "stored") else "flushed"
 
 
 def model_for(launch: ProfiledLaunch, models: Sequence[Model]) -> Model | None:
