@@ -495,7 +495,7 @@ def test_what_the_simulator_has_no_words_for_is_not_predicted() -> None:
 def test_rows_of_a_machine_that_is_known_give_its_parameters_back() -> None:
     """The simulator stands for the GPU; either half of the rows tells the same."""
     assert GPU.tma is not None
-    names = ("issue_cycles", "row_cycles", "box_cycles", "store_latency_cycles", "store_box_cycles")
+    names = ("issue_cycles", "row_cycles", "store_latency_cycles", "store_box_cycles")
     wanted = {f"tma.{name}": getattr(GPU.tma, name) for name in names}
     wanted["tma.bytes_per_cycle"] = min(GPU.tma.bytes_per_cycle, GPU.xbar.sm_read_bytes_per_cycle)
     for half in (0, 1):
