@@ -61,7 +61,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     ([*GEMM, "--clock", "maxx"], ["--clock 'maxx'", "did you mean 'max'?"]),
     ([*GEMM, "--clock", "-3"], ["--clock '-3'", "MHz"]),
     ([*GEMM, "--clock", "nan"], ["--clock 'nan'", "MHz"]),
-    ([*GEMM, "--l2", "cool"], ["--l2 'cool' is unknown", "known: cold, flushed, warm"]),
+    ([*GEMM, "--l2", "cool"], ["--l2 'cool' is unknown", "known: cold, flushed, stored, warm"]),
     ([*GEMM, "--data", "zero"], ["--data 'zero' is unknown", "did you mean 'zeros'?"]),
     ([*GEMM, "--json"], ["--json has no value"]),
     ([*GEMM, "--json", "--plot"], ["--json '--plot' looks like an option"]),
