@@ -142,6 +142,7 @@ Residency::KeptTile* Residency::kept_tile(TileKey key) {
   KeptTile* tile = tiles_.get(key);
   if (tile == nullptr) {
     tile = tile_pool_.make();
+    // all groups equally often, and neighbours in no fixed pair
     tile->group = next_group_++ * 5 / 3 % num_groups_;
     for (uint32_t each = 0; each < 2; each++) tile->homes[each].tile = tile->copies[each].tile = tile;
     tiles_.put(key, tile);

@@ -58,7 +58,7 @@ class Residency {
     KeptLines copies[2];
     Vector<DirtyPart> parts;  // in ascending order
     double dirty_bytes = 0.0;
-    uint32_t group = 0;  // of sets, which fill apart from others
+    uint32_t group = 0;  // of sets, which fill independently of others
     KeptTile* older = nullptr;
     KeptTile* newer = nullptr;
   };
